@@ -171,9 +171,7 @@ class SessionAlreadyOwned(BridgeError):
         who = f"process {pid}" if pid is not None else "another process"
         by = f" for {editor}" if editor else ""
         at = f" since {since}" if since else ""
-        super().__init__(
-            f"Session {session_id} is in use by {who}{by}{at}. Close it there and load it again."
-        )
+        super().__init__(f"Session {session_id} is in use by {who}{by}{at}. Close it there and load it again.")
         self.session_id = session_id
         self.pid = pid
         self.since = since
