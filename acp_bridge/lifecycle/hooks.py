@@ -1,0 +1,156 @@
+"""Hook dispatch: pluggy declares, validates and registers; this awaits.
+
+Owns: the modes (emit, parallel, serial, waterfall) and the order. Must not know: what any hook means.
+Invariant: order is registration order, which is the composition's table; a call works on the listeners as
+of the call; an `emit` observer that fails is contained and reported to `on_observer_failure`. Nothing is paid
+when nobody listens: the listeners of a hook are cached until the next registration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import anyio
+import pluggy
+
+from acp_bridge.errors import PluginRejected
+
+__all__ = ["Hooks", "Next", "hookimpl", "hookspec", "mode_of"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+F = TypeVar("F", bound=Callable[..., Any])
+
+Next = Callable[[], Awaitable[R]]
+Listener = Callable[..., Any]
+
+PROJECT = "acp_bridge"
+_marker = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+def hookspec(mode: str) -> Callable[[F], F]:
+    """Declare a hook with its mode: emit, parallel, serial or waterfall."""
+
+    def declare(function: F) -> F:
+        function.__hook_mode__ = mode  # type: ignore[attr-defined]  # the one attribute that pluggy has no place for
+        return _marker(function)
+
+    return declare
+
+
+def mode_of(spec: Callable[..., Any]) -> str:
+    mode: str = getattr(spec, "__hook_mode__")  # noqa: B009  # set above; a plain attribute would not type-check
+    return mode
+
+
+class Hooks:
+    """`on_observer_failure(hook name, error)` is told of every contained failure."""
+
+    def __init__(self, specs: ModuleType, on_observer_failure: Callable[[str, BaseException], None]) -> None:
+        self._manager = pluggy.PluginManager(PROJECT)
+        self._manager.add_hookspecs(specs)
+        self._on_observer_failure = on_observer_failure
+        self._cache: dict[str, tuple[Listener, ...]] = {}
+
+    @contextmanager
+    def registered(self, name: str, plugin: object) -> Iterator[None]:
+        """Attach every hookimpl of `plugin`, until the context is left. Raises PluginRejected, changing nothing."""
+        self._verify(name, plugin)
+        self._manager.register(plugin, name)
+        self._cache.clear()
+        try:
+            yield
+        finally:
+            self._manager.unregister(plugin)
+            self._cache.clear()
+
+    def emit(self, spec: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Synchronous observers, one by one; a failing one never stops the others or the caller."""
+        for listener in self._listeners(spec):
+            try:
+                listener(*args, **kwargs)
+            except Exception as error:
+                self._on_observer_failure(spec.__name__, error)
+
+    async def parallel(self, spec: Callable[P, Awaitable[None]], *args: P.args, **kwargs: P.kwargs) -> int:
+        """Start all, await all, raise the failures together. Returns how many listened."""
+        listeners = self._listeners(spec)
+        if len(listeners) == 1:
+            await listeners[0](*args, **kwargs)
+        elif listeners:
+            await _all(listeners, args, kwargs)
+        return len(listeners)
+
+    async def serial(self, spec: Callable[P, Awaitable[R | None]], *args: P.args, **kwargs: P.kwargs) -> R | None:
+        """Awaited in order; the first answer that is not None wins."""
+        for listener in self._listeners(spec):
+            answer: R | None = await listener(*args, **kwargs)
+            if answer is not None:
+                return answer
+        return None
+
+    async def waterfall(
+        self, spec: Callable[Concatenate[S, Next[R], ...], Awaitable[R]], subject: S, default: Next[R]
+    ) -> R:
+        """An onion: a listener awaits `next()` to delegate, or answers by itself."""
+        listeners = self._listeners(spec)
+
+        async def call(index: int) -> R:
+            if index == len(listeners):
+                return await default()
+            answer: R = await listeners[index](subject, lambda: call(index + 1))
+            return answer
+
+        return await call(0)
+
+    def listening(self, spec: Callable[..., Any]) -> bool:
+        return bool(self._listeners(spec))
+
+    def _listeners(self, spec: Callable[..., Any]) -> tuple[Listener, ...]:
+        name = spec.__name__
+        found = self._cache.get(name)
+        if found is None:
+            # pluggy keeps implementations in the reverse of registration order.
+            impls = getattr(self._manager.hook, name).get_hookimpls()
+            found = self._cache[name] = tuple(impl.function for impl in impls)
+        return found
+
+    def _verify(self, name: str, plugin: object) -> None:
+        """pluggy only warns about missing arguments and validates after it has begun to register."""
+        for attribute in dir(type(plugin)):
+            options = self._manager.parse_hookimpl_opts(plugin, attribute)
+            if options is None:
+                continue
+            spec = getattr(self._manager.hook, attribute, None)
+            if spec is None or not spec.has_spec():
+                raise PluginRejected(name, f"hook {attribute}", "there is no hook of that name")
+            if options.get("tryfirst") or options.get("trylast") or options.get("wrapper"):
+                raise PluginRejected(name, f"hook {attribute}", "order is the composition's table")
+            wanted = spec.spec.argnames
+            given = pluggy._hooks.varnames(getattr(plugin, attribute))[0]
+            if tuple(given) != tuple(wanted):
+                reason = f"its arguments must be ({', '.join(wanted)})"
+                raise PluginRejected(name, f"hook {attribute}", reason)
+
+
+async def _all(listeners: tuple[Listener, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    failures: list[BaseException] = []
+
+    async def one(listener: Listener) -> None:
+        try:
+            await listener(*args, **kwargs)
+        except Exception as error:
+            failures.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for listener in listeners:
+            tasks.start_soon(one, listener)
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        raise BaseExceptionGroup("several listeners failed", failures)

@@ -1,0 +1,39 @@
+"""The states of a mounted plugin or effect, as one table.
+
+Owns: which move is legal from which state. Must not know: what loading or unloading does.
+Invariant: a move that the table does not list raises `IllegalMove`; nothing is ever guessed.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from acp_bridge.errors import IllegalMove
+
+__all__ = ["MOVES", "State", "advance"]
+
+
+class State(StrEnum):
+    PENDING = "pending"
+    LOADING = "loading"
+    ACTIVE = "active"
+    UNLOADING = "unloading"
+    DISPOSED = "disposed"
+    FAILED = "failed"
+
+
+MOVES: dict[State, frozenset[State]] = {
+    State.PENDING: frozenset({State.LOADING, State.DISPOSED}),
+    State.LOADING: frozenset({State.ACTIVE, State.FAILED}),
+    State.ACTIVE: frozenset({State.UNLOADING}),
+    State.UNLOADING: frozenset({State.DISPOSED, State.FAILED}),
+    State.DISPOSED: frozenset(),
+    State.FAILED: frozenset(),
+}
+
+
+def advance(what: str, current: State, target: State) -> State:
+    """Return `target`. Raises IllegalMove if the table does not allow it."""
+    if target not in MOVES[current]:
+        raise IllegalMove(what, current, target)
+    return target

@@ -1,0 +1,108 @@
+"""Events and headers to and from JSON lines (contracts §1.1, §1.9, §5.5).
+
+Owns: the vocabulary of event types and lossless encoding. Must not know: frames, files, torn tails.
+Invariant: `decode_event(encode_event(e)) == e`; an unknown type is `UnknownEventType`, never damage, unless the
+event says `ignorable`, in which case its data is carried along as plain JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from acp_bridge.session.content import Shape
+from acp_bridge.session.events import CORE_BODIES, Body, Event, Header
+
+__all__ = ["FORMAT_VERSION", "MalformedRecord", "UnknownEventType", "Vocabulary", "decode_header", "encode_header"]
+
+# Bumped only for structural change: header shape, envelope, meaning of a core event, surface mechanism.
+FORMAT_VERSION = 1
+
+# JSON numbers beyond this are not exact in every reader (IEEE doubles).
+MAX_SAFE_INTEGER = 2**53 - 1
+
+
+class MalformedRecord(ValueError):
+    """A line that is no event of a known shape. The text names the fact, never the content."""
+
+
+class UnknownEventType(ValueError):
+    def __init__(self, event_type: str, seq: int) -> None:
+        super().__init__(f"event {seq} has the unknown type {event_type!r}; a newer acp-bridge can read it")
+        self.event_type = event_type
+        self.seq = seq
+
+
+class _Line(Shape, frozen=True):
+    type: str
+    seq: int
+    time: int
+    data: msgspec.Raw
+    surface_op: Literal["append"] | None = None
+    source_event_seqs: tuple[int | tuple[int, int], ...] | None = None
+    ignorable: Literal[True] | None = None
+
+
+class _HeaderLine(Header, frozen=True, tag_field="type", tag="session"):
+    pass
+
+
+_encoder = msgspec.json.Encoder()
+_line_decoder = msgspec.json.Decoder(_Line)
+_header_decoder = msgspec.json.Decoder(_HeaderLine)
+
+
+class Vocabulary:
+    """The event types a reader knows. A plugin adds its own bodies by constructing one with them."""
+
+    def __init__(self, extra: Iterable[type[Body]] = ()) -> None:
+        self._bodies: dict[str, type[Body]] = {body.TYPE: body for body in (*CORE_BODIES, *extra)}
+        self._decoders = {name: msgspec.json.Decoder(body) for name, body in self._bodies.items()}
+
+    def encode_event(self, event: Event) -> bytes:
+        """One line with its newline. Raises MalformedRecord for what JSON cannot hold (a lone surrogate)."""
+        try:
+            return _encoder.encode(event) + b"\n"
+        except (TypeError, ValueError, UnicodeEncodeError) as error:
+            raise MalformedRecord(f"event {event.seq} ({event.type}) is not lossless JSON") from error
+
+    def decode_event(self, line: bytes) -> Event:
+        """Raises MalformedRecord or UnknownEventType."""
+        try:
+            raw = _line_decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise MalformedRecord(f"not an event record: {error}") from error
+        decoder = self._decoders.get(raw.type)
+        if decoder is None:
+            if raw.ignorable is None:
+                raise UnknownEventType(raw.type, raw.seq)
+            return _event(raw, msgspec.json.decode(raw.data))
+        try:
+            data = decoder.decode(raw.data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise MalformedRecord(f"event {raw.seq} ({raw.type}) has an invalid shape: {error}") from error
+        if type(data).SURFACE is not (raw.surface_op is not None):
+            raise MalformedRecord(f"event {raw.seq} ({raw.type}) has its surfaceOp missing or out of place")
+        return _event(raw, data)
+
+
+def _event(raw: _Line, data: Any) -> Event:
+    if not 0 <= raw.seq <= MAX_SAFE_INTEGER:
+        raise MalformedRecord(f"seq {raw.seq} is out of range")
+    return Event(raw.type, raw.seq, raw.time, data, raw.surface_op, raw.source_event_seqs, raw.ignorable)
+
+
+def encode_header(header: Header) -> bytes:
+    fields = msgspec.structs.asdict(header)
+    return _encoder.encode(_HeaderLine(**fields)) + b"\n"
+
+
+def decode_header(line: bytes) -> Header:
+    """Raises MalformedRecord. The version is the caller's to judge, before anything else (contracts §1.9)."""
+    try:
+        fields = msgspec.structs.asdict(_header_decoder.decode(line))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedRecord(f"not a session header: {error}") from error
+    return Header(**fields)
