@@ -43,7 +43,7 @@ def session_event(session: Session, event: Event) -> None:
     """An event was committed to a live session. Called synchronously, in seq order."""
 
 
-@hookspec("parallel")
+@hookspec("serial")
 async def session_pressure(session: Session) -> None:
     """Called between streamed chunks: whoever holds too much unsent or unsaved waits here until it is less."""
 

@@ -17,6 +17,7 @@ __all__ = [
     "ApprovalAsked",
     "ApprovalDecided",
     "ApprovalPolicySet",
+    "ApprovalRule",
     "AssistantChunk",
     "AssistantMessage",
     "Body",
@@ -273,6 +274,15 @@ class ApprovalDecided(Body, frozen=True):
     outcome: Literal["allowed-once", "rejected", "cancelled", "unavailable"]
 
 
+class ApprovalRule(Body, frozen=True):
+    """Ours: a standing answer the person chose. `arguments` is the raw string; only the very same call matches."""
+
+    TYPE = "approval/rule"
+    decision: Literal["deny"]
+    tool_name: str
+    arguments: str
+
+
 class ApprovalPolicySet(Body, frozen=True):
     TYPE = "approval/policy"
     policy: Literal["ask", "never"]
@@ -328,6 +338,7 @@ CORE_BODIES: tuple[type[Body], ...] = (
     InboxSpliced,
     ApprovalAsked,
     ApprovalDecided,
+    ApprovalRule,
     ApprovalPolicySet,
     SandboxModeSet,
     PresetSet,

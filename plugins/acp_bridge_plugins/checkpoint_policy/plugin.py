@@ -12,7 +12,6 @@ from contextlib import aclosing
 from typing import Any
 
 import anyio
-from acp_bridge.tools.pipeline import aborted_before_dispatch, failed
 
 from acp_bridge.agent.hooks import PreStep, StepEntry
 from acp_bridge.errors import BridgeError
@@ -21,6 +20,7 @@ from acp_bridge.lifecycle.kernel import Context, ServiceKey
 from acp_bridge.llm.model import ModelCall
 from acp_bridge.session.chunks import Chunk
 from acp_bridge.session.session import Session, SessionStore
+from acp_bridge.tools.outcomes import aborted_before_dispatch, failed
 from acp_bridge.tools.tool import Execution, ToolOutcome
 
 __all__ = ["CheckpointPolicy"]

@@ -1,0 +1,39 @@
+"""What an agent is built from, and its settings.
+
+Owns: one frozen record of the agent's collaborators. Must not know: how they were made.
+Invariant: nothing in it changes while an agent lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from acp_bridge.lifecycle.diagnostics import Diagnostics
+from acp_bridge.lifecycle.hooks import Hooks
+from acp_bridge.llm.model import Models
+from acp_bridge.session.events import RequestConfig
+from acp_bridge.session.session import Session, SessionStore
+from acp_bridge.tools.pipeline import Pipeline
+from acp_bridge.tools.registry import Tools
+
+__all__ = ["AgentParts"]
+
+
+class AgentParts(Struct, frozen=True):
+    """`config` gives the model route now (raises AuthRequired without one); `system` the system prompt of a session.
+
+    `max_steps` bounds the model requests of one turn, `max_parallel` the overlapping tool calls of one step.
+    """
+
+    hooks: Hooks
+    store: SessionStore
+    models: Models
+    tools: Tools
+    pipeline: Pipeline
+    diagnostics: Diagnostics
+    config: Callable[[], RequestConfig]
+    system: Callable[[Session], str]
+    max_steps: int = 200
+    max_parallel: int = 10
