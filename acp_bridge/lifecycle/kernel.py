@@ -8,7 +8,7 @@ scope, so leaving `mounted` removes every trace of it.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from types import ModuleType
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -17,7 +17,7 @@ from acp_bridge.lifecycle.diagnostics import Diagnostics
 from acp_bridge.lifecycle.hooks import Hooks
 from acp_bridge.lifecycle.scope import Scope, open_scope
 
-__all__ = ["Context", "Kernel", "Plugin", "ServiceKey"]
+__all__ = ["Context", "Kernel", "Plugin", "ServiceKey", "entered"]
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ class Context:
 
     async def provide(self, key: ServiceKey[T], service: T) -> None:
         """Offer `service` to plugins mounted later. Raises PluginRejected on a second provider."""
-        manager = _entered(self._kernel.providing(key, service, self._plugin))
+        manager = entered(self._kernel.providing(key, service, self._plugin))
         await self.scope.effect(f"service {key.name}", manager)
 
     def get(self, key: ServiceKey[T]) -> T | None:
@@ -108,6 +108,7 @@ class Context:
 
 
 @asynccontextmanager
-async def _entered(manager: Any) -> AsyncIterator[Any]:
+async def entered(manager: AbstractContextManager[T]) -> AsyncIterator[T]:
+    """A synchronous context manager as an effect: `await context.effect(name, entered(manager))`."""
     with manager as value:
         yield value
