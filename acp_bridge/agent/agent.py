@@ -62,6 +62,9 @@ class Agent:
         """Queue one prompt; it opens a turn of its own. Raises SessionClosed once disposed."""
         if self._disposed:
             raise SessionClosed(self.session.id)
+        if not self.running:
+            # Left over from before a crash: nobody waits for it any more, so it must not run by itself.
+            self._inbox.clear()
         self._inbox.send(message, "next-turn")
         ticket = self._tickets[message.id] = Ticket(message.id)
         self._idle = anyio.Event() if self._idle.is_set() else self._idle

@@ -22,7 +22,7 @@ REPEATED_ID = "this reply used the same call id twice; only the first call was c
 def unique_calls(blocks: Sequence[Block], used: set[str], place: str) -> tuple[tuple[Block, ...], frozenset[str]]:
     """Rename empty, reused and repeated ids; return the blocks and the new ids of repeated calls.
 
-    `used` holds the ids of earlier replies (some providers count from zero in each reply); `place` makes new ids unique.
+    `used` holds the ids of earlier replies (some providers count from zero in each reply); `place` makes new ids unique
     """
     seen: set[str] = set()
     taken = set(used)

@@ -16,7 +16,7 @@ from acp_bridge.session.events import Event, PresetSet, SandboxModeSet
 from acp_bridge.session.fold import last_body
 from acp_bridge.tools.tool import Access, Decision
 
-__all__ = ["DEFAULT_MODE", "MODES", "Mode", "decide", "preset_of", "sandbox_mode_of"]
+__all__ = ["DEFAULT_MODE", "MODES", "Mode", "decide", "preset_of", "sandbox_mode_of", "strictest"]
 
 
 class Mode(Struct, frozen=True):
@@ -63,6 +63,7 @@ MODES: dict[str, Mode] = {
     )
 }
 DEFAULT_MODE = "ask"
+_STRICTNESS = ("allow", "ask", "deny", "cancel")
 
 
 def preset_of(events: Sequence[Event]) -> Mode:
@@ -90,6 +91,11 @@ def decide(mode: Mode, access: Access, roots: Sequence[str]) -> Decision:
         return Decision("ask", f"{access.effect} outside the project: {outside}")
     asks = {"edit": mode.asks_edit, "execute": mode.asks_execute}
     return Decision("ask") if asks.get(access.effect, False) else Decision("allow")
+
+
+def strictest(one: Decision, other: Decision) -> Decision:
+    """The decision that permits less; `one` on a tie."""
+    return one if _STRICTNESS.index(one.kind) >= _STRICTNESS.index(other.kind) else other
 
 
 def _inside(path: str, roots: Sequence[str]) -> bool:

@@ -18,8 +18,8 @@ from acp_bridge.session.events import (
     AssistantChunk,
     AssistantMessage,
     Event,
-    PresetSet,
     Presentation,
+    PresetSet,
     TodoWrite,
     ToolPrepared,
     ToolResult,
@@ -36,6 +36,7 @@ from acp_bridge.wire.acp_types import (
     TextContent,
     ToolCallStart,
     ToolCallUpdate,
+    ToolStatus,
     Update,
     UserMessageChunk,
 )
@@ -119,7 +120,7 @@ class Projection:
     def _result(self, result: ToolResult) -> Update:
         call_id = result.block.tool_call_id
         shown = self._shown.pop(call_id, None) or Presentation("Tool call", "other")
-        status = "failed" if result.block.is_error else "completed"
+        status: ToolStatus = "failed" if result.block.is_error else "completed"
         return ToolCallUpdate(call_id, status, content=result_items(shown, result), raw_output=result.meta)
 
     def _ending(self, data: AssistantMessage) -> list[Update]:

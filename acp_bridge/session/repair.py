@@ -27,6 +27,7 @@ from acp_bridge.session.events import (
     Body,
     ErrorInfo,
     Event,
+    InboxSpliced,
     RequestHeader,
     StepEnd,
     StepStart,
@@ -36,6 +37,7 @@ from acp_bridge.session.events import (
     TurnEnd,
     TurnEndReason,
     TurnStart,
+    UserMessage,
 )
 from acp_bridge.session.log import runs
 
@@ -69,6 +71,8 @@ class _Scan:
     calls: dict[str, _Call] = field(default_factory=dict)
     chunks: list[Event] = field(default_factory=list)
     source: ModelSource = field(default_factory=lambda: ModelSource("unknown", "unknown"))
+    queues: dict[str, list[Message]] = field(default_factory=lambda: {"next-turn": [], "next-step": []})
+    claimed: dict[str, Message] = field(default_factory=dict)
 
 
 def assistant_message_id(turn: int, step: int) -> str:
@@ -83,7 +87,7 @@ def closers(events: Sequence[Event]) -> list[Event]:
         _observe(scan, event)
     if scan.turn is None:
         return []
-    bodies = [*_kept_reply(scan, scan.turn), *_results(scan, scan.turn, events[-1].seq)]
+    bodies = [*_kept_reply(scan, scan.turn), *_results(scan, scan.turn, events[-1].seq), *_kept_prompts(scan)]
     if scan.step is not None:
         bodies.append((StepEnd(scan.turn, scan.step), None))
     bodies.append((TurnEnd(scan.turn, TurnEndReason("interrupted")), None))
@@ -96,7 +100,7 @@ Sourced = tuple[Body, tuple[int | tuple[int, int], ...] | None]
 def _observe(scan: _Scan, event: Event) -> None:
     match event.data:
         case TurnStart(turn=turn):
-            scan.turn, scan.step, scan.calls, scan.chunks = turn, None, {}, []
+            scan.turn, scan.step, scan.calls, scan.chunks, scan.claimed = turn, None, {}, [], {}
         case TurnEnd():
             scan.turn, scan.step, scan.calls, scan.chunks = None, None, {}, []
         case StepStart(step=step):
@@ -111,8 +115,20 @@ def _observe(scan: _Scan, event: Event) -> None:
             scan.chunks = []
             calls = [block for block in message.content if isinstance(block, ToolCallBlock)]
             scan.calls.update({call.id: _Call(step) for call in calls})
+        case UserMessage(id=message_id):
+            scan.claimed.pop(message_id, None)
+        case InboxSpliced() as splice:
+            _observe_splice(scan, splice)
         case _:
             _observe_call(scan, event)
+
+
+def _observe_splice(scan: _Scan, splice: InboxSpliced) -> None:
+    queue = scan.queues[splice.target]
+    removed = queue[splice.start : splice.start + (splice.removed_count or 0)]
+    queue[splice.start : splice.start + len(removed)] = splice.inserted
+    if splice.outcome is None:
+        scan.claimed.update({message.id: message for message in removed})
 
 
 def _observe_call(scan: _Scan, event: Event) -> None:
@@ -140,6 +156,19 @@ def _kept_reply(scan: _Scan, turn: int) -> list[Sourced]:
     message = Message(assistant_message_id(turn, scan.step), "assistant", blocks, scan.source)
     body = AssistantMessage(turn, scan.step, message, interrupted=True)
     return [(body, runs(event.seq for event in scan.chunks))]
+
+
+def _kept_prompts(scan: _Scan) -> list[Sourced]:
+    """What a person had typed is never lost: claimed but not yet entered, or still waiting in the queue."""
+    waiting = [*scan.queues["next-step"], *scan.queues["next-turn"]]
+    kept: list[Sourced] = [
+        (UserMessage(message.id, message.role, message.content, message.source), None)
+        for message in (*scan.claimed.values(), *waiting)
+    ]
+    for target, queue in scan.queues.items():
+        if queue:
+            kept.append((InboxSpliced(target, 0, (), len(queue), "canceled"), None))  # type: ignore[arg-type]  # the literals
+    return kept
 
 
 def _results(scan: _Scan, turn: int, last_seq: int) -> list[Sourced]:

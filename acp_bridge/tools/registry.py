@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from acp_bridge.errors import PluginRejected
 from acp_bridge.lifecycle.kernel import ServiceKey
-from acp_bridge.session.events import ToolSchema
+from acp_bridge.session.events import Presentation, ToolSchema
 from acp_bridge.tools.schema import unsupported
 from acp_bridge.tools.tool import Tool
+from acp_bridge.tools.visible import visible_line
 
 __all__ = ["TOOLS", "Tools"]
 
@@ -38,6 +40,13 @@ class Tools:
 
     def get(self, name: str) -> Tool | None:
         return self._tools.get(name)
+
+    def present(self, name: str, arguments: Any, cwd: str) -> Presentation:
+        """What a person sees of a call, also of one to a tool that does not exist. Never raises."""
+        tool = self._tools.get(name)
+        if tool is None:
+            return Presentation(visible_line(f"Unknown tool {name}"), "other")
+        return tool.present(arguments, cwd)
 
     def schemas(self) -> tuple[ToolSchema, ...]:
         return tuple(ToolSchema(tool.name, tool.description, tool.parameters) for tool in self._tools.values())

@@ -37,6 +37,7 @@ __all__ = [
     "TextContent",
     "ToolCallStart",
     "ToolCallUpdate",
+    "ToolStatus",
     "Update",
     "UserMessageChunk",
     "WriteTextParams",

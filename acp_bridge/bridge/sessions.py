@@ -1,0 +1,133 @@
+"""The sessions of one connection: creating, loading, closing and listing them.
+
+Owns: which sessions are live here, and what a fresh or a reopened one starts with. Must not know: JSON-RPC.
+Invariant: a session is loaded by one writer at a time; loading appends the closing events of a crash durably before
+anything is shown, and starts no model request and no tool.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+
+from acp_bridge.agent.parts import AgentParts
+from acp_bridge.approval.modes import DEFAULT_MODE, MODES
+from acp_bridge.bridge.live import LiveSession, live_session
+from acp_bridge.bridge.project import Projection
+from acp_bridge.errors import InvalidParams, SessionNotFound
+from acp_bridge.lifecycle.scope import Scope
+from acp_bridge.persistence.persistence import Persistence, WriteHandle
+from acp_bridge.session.codec import FORMAT_VERSION
+from acp_bridge.session.events import Event, Header, PresetSet, SandboxModeSet
+from acp_bridge.session.log import now_ms
+from acp_bridge.session.repair import closers
+from acp_bridge.tools.tool import EditorFiles
+
+__all__ = ["Sessions", "checked_roots"]
+
+EditorFor = Callable[[str], EditorFiles | None]
+
+
+def checked_roots(cwd: str, additional: list[str] | None) -> tuple[str, ...]:
+    """The canonical roots of a session. Raises InvalidParams naming the field."""
+    if not Path(cwd).is_absolute():
+        raise InvalidParams("cwd must be an absolute path.", field="cwd")
+    if not Path(cwd).is_dir():
+        raise InvalidParams(f"cwd is not an existing directory: {cwd}", field="cwd")
+    if additional:
+        raise InvalidParams("This agent takes no additional directories.", field="additionalDirectories")
+    return (os.path.realpath(cwd),)
+
+
+class Sessions:
+    def __init__(self, parts: AgentParts, persistence: Persistence, scope: Scope, editor_for: EditorFor) -> None:
+        self._parts = parts
+        self._persistence = persistence
+        self._scope = scope
+        self._editor_for = editor_for
+        self._live: dict[str, LiveSession] = {}
+        self._opening: dict[str, anyio.Event] = {}
+
+    @property
+    def live(self) -> tuple[LiveSession, ...]:
+        return tuple(self._live.values())
+
+    def find(self, session_id: str) -> LiveSession | None:
+        return self._live.get(session_id)
+
+    def opening(self, session_id: str) -> bool:
+        return session_id in self._opening
+
+    async def get(self, session_id: str) -> LiveSession:
+        """Waits for a load under way. Raises SessionNotFound."""
+        if session_id in self._opening:
+            await self._opening[session_id].wait()
+        if session_id not in self._live:
+            raise SessionNotFound(session_id)
+        return self._live[session_id]
+
+    async def create(self, cwd: str, roots: tuple[str, ...]) -> LiveSession:
+        header = Header(FORMAT_VERSION, str(uuid.uuid4()), now_ms(), cwd)
+        handle = await self._persistence.create(header)
+        live = await self._enter(handle, roots, [])
+        live.session.log.append(PresetSet(DEFAULT_MODE))
+        live.session.log.append(SandboxModeSet(MODES[DEFAULT_MODE].sandbox))
+        self._live[header.id] = live
+        return live
+
+    async def load(self, session_id: str, roots: tuple[str, ...]) -> LiveSession:
+        """The live session, opened and repaired first when it is not live yet.
+
+        Raises SessionNotFound, SessionAlreadyOwned, LogCorrupt, SessionFormatUnsupported.
+        """
+        if session_id in self._opening:
+            await self._opening[session_id].wait()
+        if session_id in self._live:
+            return self._live[session_id]
+        opened = self._opening[session_id] = anyio.Event()
+        try:
+            handle = await self._persistence.open(session_id)
+            live = self._live[session_id] = await self._reopen(handle, roots)
+        finally:
+            del self._opening[session_id]
+            opened.set()
+        return live
+
+    async def close(self, live: LiveSession) -> None:
+        """Bring the agent to rest and let the session go; it stays loadable."""
+        self._live.pop(live.session.id, None)
+        if live.scope is not None:
+            await self._scope.detach(live.scope)
+
+    async def _reopen(self, handle: WriteHandle, roots: tuple[str, ...]) -> LiveSession:
+        try:
+            events = await handle.read()
+            closing = closers(events)
+            if closing:
+                await handle.append(closing)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await handle.close()
+            raise
+        return await self._enter(handle, roots, [*events, *closing])
+
+    async def _enter(self, handle: WriteHandle, roots: tuple[str, ...], events: list[Event]) -> LiveSession:
+        session_id = handle.header.id
+        scope = await self._scope.child(f"session {session_id}")
+        live = await scope.effect(
+            "agent",
+            live_session(
+                self._parts,
+                handle,
+                roots,
+                events,
+                editor=self._editor_for(session_id),
+                new_projection=lambda: Projection(self._parts.tools.present, roots[0]),
+            ),
+        )
+        live.scope = scope
+        return live

@@ -1,0 +1,61 @@
+"""The agent as a process: from claimed stdio to a bounded exit.
+
+Owns: signals, the end of input, and the exit status. Must not know: what the parts are.
+Invariant: however it ends (end of input, SIGTERM, SIGINT, SIGHUP, a reader that vanished), one teardown runs; the
+status is 0 unless the agent itself failed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import anyio
+
+from acp_bridge.errors import SettingsError
+from acp_bridge.lifecycle.scope import open_scope
+from acp_bridge.wire.stdio import StdioFds, StdioTransport
+from acp_bridge_composition.build import Workshop, composed
+from acp_bridge_composition.diagnostics import FileDiagnostics
+from acp_bridge_composition.settings import load_settings
+from acp_bridge_composition.version import version
+
+__all__ = ["serve"]
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def serve(fds: StdioFds, *, verbose: bool) -> int:
+    """Run the agent on `fds` until it is asked to end. Returns the exit status."""
+    environ = dict(os.environ)
+    try:
+        settings = load_settings(environ)
+    except SettingsError as error:
+        os.write(2, f"acp-bridge: {error}\n".encode())
+        return 1
+    diagnostics = FileDiagnostics(settings.state_dir, verbose=verbose)
+    shop = Workshop(settings, environ, diagnostics, version(), lambda: StdioTransport(fds))
+    try:
+        anyio.run(_serve, shop)
+    except BaseException as error:
+        diagnostics.failure("the agent failed", error)
+        return 1
+    return 0
+
+
+async def _serve(shop: Workshop) -> None:
+    async with open_scope("acp-bridge") as root:
+        # Handlers before the first await: a SIGTERM during start must tear down like any other.
+        with anyio.open_signal_receiver(*SIGNALS) as signals:
+            await composed(shop, root)
+            async with anyio.create_task_group() as tasks:
+
+                async def on_signal() -> None:
+                    async for _ in signals:
+                        tasks.cancel_scope.cancel()
+                        return
+
+                tasks.start_soon(on_signal)
+                await shop.bridge.closed.wait()
+                tasks.cancel_scope.cancel()
+            await root.dispose()
