@@ -150,7 +150,7 @@ class Methods:
         request = decode_params(params, PromptParams)
         text = prompt_text(request.prompt)
         live = self._open.find(request.session_id)
-        if live is None and self._open.opening(request.session_id):
+        if live is None and self._open.changing(request.session_id):
             return self._prompt_later(context, request.session_id, text)
         if live is None:
             raise SessionNotFound(request.session_id)

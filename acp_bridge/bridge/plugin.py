@@ -95,6 +95,8 @@ class AcpBridge:
         try:
             await dispatcher.run()
         finally:
+            # Before any waiting question can see the closed connection: an agent must read this as an end, not as a no.
+            self._abort_agents()
             self.closed.set()
 
     async def _rest(self, dispatcher: Dispatcher) -> None:
@@ -102,12 +104,15 @@ class AcpBridge:
         sessions = self._sessions
         if sessions is None:
             return
-        for live in sessions.live:
-            live.agent.cancel(DISPOSED)
+        self._abort_agents()
         async with anyio.create_task_group() as tasks:
             for live in sessions.live:
                 tasks.start_soon(sessions.close, live)
         await dispatcher.settled()
+
+    def _abort_agents(self) -> None:
+        for live in self._sessions.live if self._sessions else ():
+            live.agent.cancel(DISPOSED)
 
     @hookimpl
     def session_event(self, session: Session, event: Event) -> None:

@@ -50,7 +50,7 @@ class Sessions:
         self._scope = scope
         self._editor_for = editor_for
         self._live: dict[str, LiveSession] = {}
-        self._opening: dict[str, anyio.Event] = {}
+        self._changing: dict[str, anyio.Event] = {}
 
     @property
     def live(self) -> tuple[LiveSession, ...]:
@@ -59,13 +59,14 @@ class Sessions:
     def find(self, session_id: str) -> LiveSession | None:
         return self._live.get(session_id)
 
-    def opening(self, session_id: str) -> bool:
-        return session_id in self._opening
+    def changing(self, session_id: str) -> bool:
+        """Whether a load or a close of it is under way."""
+        return session_id in self._changing
 
     async def get(self, session_id: str) -> LiveSession:
         """Waits for a load under way. Raises SessionNotFound."""
-        if session_id in self._opening:
-            await self._opening[session_id].wait()
+        if session_id in self._changing:
+            await self._changing[session_id].wait()
         if session_id not in self._live:
             raise SessionNotFound(session_id)
         return self._live[session_id]
@@ -84,24 +85,31 @@ class Sessions:
 
         Raises SessionNotFound, SessionAlreadyOwned, LogCorrupt, SessionFormatUnsupported.
         """
-        if session_id in self._opening:
-            await self._opening[session_id].wait()
+        while session_id in self._changing:
+            await self._changing[session_id].wait()
         if session_id in self._live:
             return self._live[session_id]
-        opened = self._opening[session_id] = anyio.Event()
+        opened = self._changing[session_id] = anyio.Event()
         try:
             handle = await self._persistence.open(session_id)
             live = self._live[session_id] = await self._reopen(handle, roots)
         finally:
-            del self._opening[session_id]
+            del self._changing[session_id]
             opened.set()
         return live
 
     async def close(self, live: LiveSession) -> None:
         """Bring the agent to rest and let the session go; it stays loadable."""
-        self._live.pop(live.session.id, None)
-        if live.scope is not None:
+        session_id = live.session.id
+        if self._live.get(session_id) is not live or live.scope is None:
+            return
+        del self._live[session_id]
+        closed = self._changing[session_id] = anyio.Event()
+        try:
             await self._scope.detach(live.scope)
+        finally:
+            del self._changing[session_id]
+            closed.set()
 
     async def _reopen(self, handle: WriteHandle, roots: tuple[str, ...]) -> LiveSession:
         try:
