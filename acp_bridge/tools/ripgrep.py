@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,13 +20,14 @@ from msgspec import Struct
 
 from acp_bridge.errors import ToolFailed
 from acp_bridge.sandbox.beneath import directory
-from acp_bridge.sandbox.paths import inside
+from acp_bridge.sandbox.paths import Place, inside
 from acp_bridge.session.signal import Signal
+from acp_bridge.tools.visible import visible_line
 
 if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, Process
 
-__all__ = ["Found", "Query", "ripgrep"]
+__all__ = ["Found", "Query", "Target", "argument", "ripgrep", "target"]
 
 # No HOME: the user's git configuration must not decide what is ignored. RIPGREP_CONFIG_PATH is not passed on either.
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
@@ -33,21 +35,36 @@ _ALWAYS = ("--no-config", "--no-follow", "--no-messages", "--color=never", "--hi
 _COMPLAINT_BYTES = 4096
 
 
-class Query(Struct, frozen=True):
-    """`directory` and `hidden` are canonical; the latter are never looked into. `separator` ends a record.
+class Target(Struct, frozen=True):
+    """Where ripgrep is started, and on what. `shown` is `directory` as the session spells it.
 
-    `roots`: no `rg` found beneath them is run, since the model can write there.
+    `private` directories are canonical and never looked into. No `rg` beneath `roots` is run: the model writes there.
     """
 
     directory: str
-    arguments: tuple[str, ...]
     operand: str
+    shown: str
+    private: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+
+    def shown_path(self, name: bytes) -> str | None:
+        """The absolute path of a name that ripgrep wrote, for people and the model; None when it is private."""
+        relative = os.fsdecode(name.removeprefix(b"./"))
+        full = f"{self.directory.rstrip('/')}/{relative}"
+        if any(inside(full, private) for private in self.private):
+            return None
+        return f"{self.shown.rstrip('/')}/{name.removeprefix(b'./').decode('utf-8', 'backslashreplace')}"
+
+
+class Query(Struct, frozen=True):
+    """`separator` ends a record of the output."""
+
+    target: Target
+    arguments: tuple[str, ...]
     separator: bytes
     max_records: int
     max_bytes: int
     glob: str | None = None
-    hidden: tuple[str, ...] = ()
-    roots: tuple[str, ...] = ()
 
 
 class Found(Struct, frozen=True):
@@ -59,16 +76,39 @@ class Found(Struct, frozen=True):
     complaint: str
 
 
+def argument(value: str, name: str) -> str:
+    """`value` if it can stand in an argv. Raises ToolFailed (INVALID_ARGS) otherwise."""
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise ToolFailed(f"{name} holds a character that cannot be searched for", "INVALID_ARGS")
+    return value
+
+
+def target(place: Place, private: Sequence[str], roots: Sequence[str]) -> Target:
+    """Look at `place`. Raises ToolFailed when it is neither a directory nor a file. Blocks."""
+    hidden, canonical = tuple(map(os.path.realpath, private)), tuple(map(os.path.realpath, roots))
+    try:
+        kind = os.lstat(place.path).st_mode
+    except OSError as error:
+        raise ToolFailed(f"{visible_line(place.shown)} cannot be searched: {error.strerror}") from error
+    if stat.S_ISDIR(kind):
+        return Target(place.path, "./", place.shown, hidden, canonical)
+    if not stat.S_ISREG(kind):
+        raise ToolFailed(f"{visible_line(place.shown)} is neither a file nor a directory")
+    (above, name), shown = os.path.split(place.path), os.path.dirname(place.shown)  # noqa: PTH120
+    return Target(above, f"./{name}", shown, hidden, canonical)
+
+
 async def ripgrep(query: Query, signal: Signal) -> Found:
     """Raises ToolFailed when ripgrep is missing, the directory has become a link, or the signal aborts."""
-    argv = [_binary(query.roots), *_ALWAYS, *query.arguments, *_globs(query), "--", query.operand]
+    where = query.target
+    argv = [_binary(where.roots), *_ALWAYS, *query.arguments, *_globs(query), "--", where.operand]
     found: Found | None = None
     with signal.cancels():
         try:
-            with directory(query.directory) as fd:
-                process = await _started(argv, _entry(query.directory, fd))
+            with directory(where.directory) as fd:
+                process = await _started(argv, _entry(where.directory, fd))
         except OSError as error:
-            raise ToolFailed(f"{query.directory} cannot be searched: {error.strerror}") from error
+            raise ToolFailed(f"{visible_line(where.shown)} cannot be searched: {error.strerror}") from error
         found = await _followed(process, query)
     if found is None:
         raise ToolFailed("tool call aborted", "ABORTED")
@@ -78,7 +118,8 @@ async def ripgrep(query: Query, signal: Signal) -> Found:
 def _globs(query: Query) -> list[str]:
     """Later globs win, and the case-insensitive ones come last of all: a wish cannot bring back what is hidden."""
     wish = [f"--glob={query.glob}"] if query.glob else []
-    beneath = [path[len(query.directory.rstrip("/")) + 1 :] for path in query.hidden if inside(path, query.directory)]
+    base = query.target.directory
+    beneath = [path[len(base.rstrip("/")) + 1 :] for path in query.target.private if inside(path, base)]
     hidden = [f"--glob=!/{_escaped(path)}" for path in beneath if path]
     return [*wish, *hidden, "--iglob=!.git"]
 
