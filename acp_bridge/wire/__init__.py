@@ -1,0 +1,1 @@
+"""The wire: JSON-RPC lines on stdio. Knows frames, ids and answers; knows nothing of ACP or sessions."""
