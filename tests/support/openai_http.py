@@ -61,9 +61,7 @@ class Listener(ThreadingHTTPServer):
         self._handlers: dict[threading.Thread, socket.socket] = {}
         super().__init__(("127.0.0.1", 0), _Handler)
         # shutdown() returns after at most one poll interval; the default of 0.5 s would be paid by every test.
-        self._accepting = threading.Thread(
-            target=self.serve_forever, args=(0.01,), name="openai-server", daemon=True
-        )
+        self._accepting = threading.Thread(target=self.serve_forever, args=(0.01,), name="openai-server", daemon=True)
 
     def start(self) -> None:
         """Begin to accept."""

@@ -103,9 +103,7 @@ async def test_finish_reason_can_be_any_and_can_be_left_out() -> None:
     ("code", "error"),
     [(401, openai.AuthenticationError), (429, openai.RateLimitError), (500, openai.InternalServerError)],
 )
-async def test_error_statuses_carry_the_error_object_of_openai(
-    code: int, error: type[openai.APIStatusError]
-) -> None:
+async def test_error_statuses_carry_the_error_object_of_openai(code: int, error: type[openai.APIStatusError]) -> None:
     with OpenAIServer([Reply.status(code, "no luck", retry_after=0)]) as server:
         with pytest.raises(error) as caught:
             await chunks_of(server)
