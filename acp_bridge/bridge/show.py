@@ -16,7 +16,7 @@ from acp_bridge.wire.acp_types import ContentItem, DiffItem, Location, TextConte
 __all__ = ["content_items", "location_items", "raw_object", "result_items"]
 
 # Characters of a result that an editor is sent; the model gets all. Editors render this on every replay.
-SHOWN_CHARACTERS = 32_768
+SHOWN_CHARACTERS = 30_000
 
 _FENCED_KINDS = frozenset({"execute", "read", "search"})
 
