@@ -85,6 +85,7 @@ class Editor:
                     with anyio.CancelScope(shield=True):
                         await editor._close()
         if failure is not None:
+            failure.add_note(editor._evidence())
             raise failure
         if check:
             assert not editor.problems(), "\n".join(["the agent broke rules:", *editor.problems(), editor.stderr])
@@ -206,9 +207,7 @@ class Editor:
                 await self._changes.wait()
             else:
                 return value
-        raise AssertionError(
-            "\n".join(["it did not happen; the last frames:", *map(str, self.frames[-12:]), self.stderr])
-        )
+        raise AssertionError(f"it did not happen; {self._evidence()}")
 
     async def wait_for_permission(self, number: int = 1, *, timeout: float = TIMEOUT_S) -> PermissionRequest:
         """The permission request with this number, counted from 1, as soon as it has come; it may still be open."""
@@ -218,6 +217,10 @@ class Editor:
     async def wait_exit(self, timeout: float = EXIT_S) -> int:
         """The exit status; negative is a signal. Raises TimeoutError."""
         return await self._process.wait_exit(timeout)
+
+    def _evidence(self) -> str:
+        status = f"the agent's status is {self.returncode}, its stderr: {self.stderr[-4000:]}"
+        return "\n".join(["the last frames:", *map(str, self.frames[-12:]), *self.problems(), status])
 
     def _notify(self) -> None:
         self._changes.set()

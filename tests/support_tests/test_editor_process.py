@@ -142,14 +142,15 @@ async def test_waiting_in_vain_is_bounded_and_shows_the_last_frames(start: Start
             await editor.wait_for(lambda frame: frame.method == "never", timeout=0.05)
 
 
-async def test_the_bodys_own_failure_comes_out_bare_and_first(start: Start, tmp_path: Path) -> None:
+async def test_the_bodys_own_failure_comes_out_bare_with_the_evidence_as_a_note(start: Start, tmp_path: Path) -> None:
     async def fail() -> None:
         async with start() as editor:
             await editor.prompt(await editor.new_session(tmp_path), "late")
             raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError) as caught:
         await fail()
+    assert "rule 3: agent_message_chunk outside a turn" in caught.value.__notes__[0]
 
 
 async def test_what_the_agent_started_is_gone_after_the_test(start: Start, tmp_path: Path) -> None:
