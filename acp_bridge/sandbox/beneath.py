@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 from acp_bridge.errors import ToolFailed
 
-__all__ = ["MAX_BYTES", "FileChanged", "directory", "read_file", "replace_file"]
+__all__ = ["MAX_BYTES", "FileChanged", "directory", "make_directory", "read_file", "replace_file"]
 
 # A text file beyond this is data: it would be held several times over while it is decoded and compared.
 MAX_BYTES = 64 * 1024 * 1024
@@ -51,6 +51,15 @@ def directory(path: str, *, create: bool = False) -> Iterator[int]:
         yield current
     finally:
         os.close(current)
+
+
+def make_directory(path: str, shown: str) -> None:
+    """Make the canonical directory `path` and what is missing above it. Raises ToolFailed, naming `shown`."""
+    try:
+        with directory(path, create=True):
+            pass
+    except OSError as error:
+        raise _unreadable(error, shown) from error
 
 
 def read_file(path: str, shown: str) -> bytes | None:

@@ -1,0 +1,90 @@
+"""The text that a call works on: the file on disk, or the editor's unsaved buffer over it (field case E4).
+
+Owns: reading both and telling which one counts. Must not know: edits, what is allowed.
+Invariant: unsaved text is never ignored; an answer that an editor gives for want of a better one ("" for a file that
+is missing, or that holds something) counts as no answer.
+"""
+
+from __future__ import annotations
+
+import anyio
+from msgspec import Struct
+
+from acp_bridge.errors import ToolFailed
+from acp_bridge.sandbox.beneath import read_file
+from acp_bridge.sandbox.paths import Place
+from acp_bridge.tools.tool import EditorFiles, Execution
+from acp_bridge.tools.visible import visible_line
+from acp_bridge_plugins.tools_files.text import UTF8, Coding, NotText, decode, same_text, view
+
+__all__ = ["Source", "ask_editor", "editor_for", "load"]
+
+
+class Source(Struct, frozen=True):
+    """`disk` None: no file. `disk_text` has the file's own line ends. `buffer` None: the editor gave no answer."""
+
+    place: Place
+    name: str
+    disk: bytes | None
+    disk_text: str
+    coding: Coding
+    buffer: str | None
+
+    @property
+    def exists(self) -> bool:
+        return self.disk is not None or self.buffer is not None
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether the buffer holds text that is not on disk."""
+        if self.buffer is None:
+            return False
+        if self.coding.known:
+            return not same_text(self.buffer, self.disk_text)
+        # The editor may know the encoding; what both sides agree on is ASCII.
+        return not same_text(_ascii(self.buffer), _ascii(self.disk_text))
+
+    def note(self, other: str | None) -> str | None:
+        """What to tell a person beside the diff: `other`, and whose text the diff starts from."""
+        unsaved = "The editor has unsaved changes in this file; this diff starts from them." if self.unsaved else None
+        return "\n".join(filter(None, (unsaved, other))) or None
+
+    @property
+    def text(self) -> str:
+        """The text that counts, with LF line ends."""
+        if self.unsaved and self.buffer is not None:
+            return view(self.buffer).removeprefix("\ufeff")
+        return view(self.disk_text)
+
+
+async def load(execution: Execution, place: Place) -> Source:
+    """Raises ToolFailed for anything that is not text, or not a regular file."""
+    name = visible_line(place.shown)
+    disk = await anyio.to_thread.run_sync(read_file, place.path, name)
+    try:
+        text, coding = decode(disk) if disk is not None else ("", UTF8)
+    except NotText as error:
+        raise ToolFailed(f"{name} {error}") from error
+    return Source(place, name, disk, text, coding, await ask_editor(execution, place, disk))
+
+
+def editor_for(execution: Execution, place: Place) -> EditorFiles | None:
+    """The editor, where it may be asked: it knows only what lies in the session's directories."""
+    return execution.editor if place.root is not None else None
+
+
+async def ask_editor(execution: Execution, place: Place, disk: bytes | None) -> str | None:
+    """The buffer's text, or None when the editor cannot say. Raises ToolFailed when the signal aborts meanwhile."""
+    editor = editor_for(execution, place)
+    if editor is None or not editor.can_read:
+        return None
+    text: str | None = None
+    with execution.signal.cancels() as scope:
+        text = await editor.read(place.shown)
+    if scope.cancelled_caught:
+        raise ToolFailed("tool call aborted", "ABORTED")
+    return None if text == "" and disk != b"" else text
+
+
+def _ascii(text: str) -> str:
+    return "".join(filter(str.isascii, text))
