@@ -6,7 +6,7 @@ danger-full-access does not come here at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -19,13 +19,17 @@ __all__ = ["SANDBOX", "Confined", "Sandbox"]
 
 class Confined(Struct, frozen=True):
     """`runner_failure` holds texts that, on a line of stderr of a failed run, say the command never ran;
-    `denial` texts (case-insensitive) that say the sandbox refused something."""
+    `denial` texts (case-insensitive) that say the sandbox refused something.
+
+    `settled`, where there is one, must be called once when the run is over: the provider frees what it held for
+    this run, and with False (the runner failed, the command never ran) it probes again before the next one."""
 
     argv: tuple[str, ...]
     provider: str
     enforcement: Literal["full", "partial"]
     runner_failure: tuple[str, ...]
     denial: tuple[str, ...]
+    settled: Callable[[bool], None] | None = None
 
 
 class Sandbox(Protocol):
