@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import anyio
 import msgspec
@@ -38,6 +38,9 @@ from acp_bridge.wire.jsonrpc import (
 from acp_bridge.wire.outgoing import Outgoing
 from acp_bridge.wire.transport import Transport
 from acp_bridge.wire.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from acp_bridge.lifecycle.diagnostics import Diagnostics
 
 __all__ = ["Dispatcher", "NotificationHandler", "RequestContext", "RequestHandler"]
 
@@ -85,7 +88,8 @@ class Dispatcher:
     The owner brings them to rest, waits with `settled`, and leaves the context, which cancels what is left and
     answers it with "cancelled". The transport flushes those answers when it is left after that.
 
-    `on_frame` sees each line ("in") and each frame ("out") as bytes.
+    `on_frame` sees each line ("in") and each frame ("out") as bytes. `diagnostics` gets what handlers raise outside
+    the BridgeError family, whose text never reaches the wire.
     """
 
     def __init__(
@@ -95,11 +99,13 @@ class Dispatcher:
         notifications: Mapping[str, NotificationHandler],
         *,
         on_frame: FrameObserver | None = None,
+        diagnostics: Diagnostics | None = None,
     ) -> None:
         self._transport = transport
         self._requests = requests
         self._notifications = {**notifications, "$/cancel_request": self._cancel_request}
         self._on_frame = on_frame
+        self._diagnostics = diagnostics
         self._send = transport.send if on_frame is None else self._send_observed
         self._outgoing = Outgoing(self._send)
         self._in_flight: dict[IdKey, RequestContext] = {}
@@ -135,15 +141,17 @@ class Dispatcher:
         await self._transport.drain()
 
     async def run(self) -> None:
-        """Serve until the end of the stream or `stop`. Our open requests then get ConnectionClosed."""
+        """Serve until the end of the stream or `stop`. Then our open requests get ConnectionClosed, and `drain`
+        holds nobody up any more."""
         try:
             with self._reading:
-                while lines := await self._transport.receive():
+                while not self._reading.cancel_called and (lines := await self._transport.receive()):
                     for line in lines:
                         self._take(line)
                     await self._transport.drain(_READ_PAUSE)
         finally:
             self._outgoing.close()
+            self._transport.relax()
 
     def stop(self) -> None:
         """Read no further. Handlers go on and can still be answered."""
@@ -223,7 +231,7 @@ class Dispatcher:
 
     def _failure(self, context: RequestContext, failure: BaseException) -> bytes:
         if not isinstance(failure, BridgeError):
-            _log(f"{context.method} failed", failure)
+            self._note(context.method, failure)
         return _error_frame(context.id, failure)
 
     def _take_notification(self, notification: Notification) -> None:
@@ -233,12 +241,16 @@ class Dispatcher:
         try:
             handler(notification.params)
         except Exception as failure:
-            _log(f"{notification.method} failed", failure)
+            self._note(notification.method, failure)
 
     def _take_invalid(self, line: Invalid) -> None:
         ours = line.kind != "request" and line.id is not None and self._outgoing.fail(line.id, line.error)
         if not ours and line.kind != "response":
             self._send_error(line.id, line.error)
+
+    def _note(self, method: str, failure: BaseException) -> None:
+        if self._diagnostics is not None:
+            self._diagnostics.failure(f"{method} failed", failure)
 
     def _cancel_request(self, params: Raw) -> None:
         try:
@@ -267,9 +279,3 @@ class Dispatcher:
 def _error_frame(id_raw: Raw | None, failure: BaseException) -> bytes:
     error = to_wire_error(failure)
     return encode_error(id_raw, error.code, error.message, error.data)
-
-
-def _log(what: str, failure: BaseException) -> None:
-    import logging  # on the failure path only: the start path does without
-
-    logging.getLogger(__name__).error(what, exc_info=failure)

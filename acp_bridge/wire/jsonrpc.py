@@ -137,7 +137,8 @@ class Framer:
         if len(self._held) + len(piece) <= self._cap:
             self._held += piece
             return None
-        head = bytes(self._held[:_HEAD]) + piece[: max(0, _HEAD - len(self._held))]
+        size = min(_HEAD, self._cap)  # not more than every way of cutting the line into pieces has at hand here
+        head = (bytes(self._held[:size]) + piece[:size])[:size]
         self._held.clear()
         self._skipping = True
         return Oversized(self._cap, head)

@@ -77,6 +77,7 @@ class PipeWriter:
         self._buffer = bytearray()
         self._filled = Wakeup()
         self._progress = Wakeup()
+        self._relaxed = False
         self.broken = False
 
     @property
@@ -88,10 +89,23 @@ class PipeWriter:
             self._buffer += frame
             self._filled.wake()
 
-    async def below(self, limit: int) -> None:
-        """Wait while more than `limit` bytes are buffered. Returns without a checkpoint otherwise or when broken."""
-        while len(self._buffer) > limit:
+    async def drain(self, limit: int) -> None:
+        while len(self._buffer) > limit and not self._relaxed:
             await self._progress.wait()
+
+    async def flush(self) -> None:
+        while self._buffer:
+            await self._progress.wait()
+
+    def relax(self) -> None:
+        self._relaxed = True
+        self._progress.wake()
+
+    def abandon(self) -> None:
+        """Nothing more will be written; nobody waits for it any longer."""
+        self.broken = True
+        self._buffer.clear()
+        self._progress.wake()
 
     async def run(self) -> None:
         """Write for ever; return when the reader is gone."""
@@ -101,9 +115,7 @@ class PipeWriter:
                 await self._filled.wait()
         except OSError:
             # Mostly EPIPE, ECONNRESET or EBADF; whatever it is, this descriptor takes no more frames.
-            self.broken = True
-            self._buffer.clear()
-            self._progress.wake()
+            self.abandon()
             self._on_broken()
 
     async def _write_buffer(self) -> None:

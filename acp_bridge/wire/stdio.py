@@ -69,7 +69,7 @@ def _ensure_open(fd: int) -> None:
 
 
 class StdioTransport:
-    """The Transport over two descriptors, which it owns and closes. Enter it once, inside the loop.
+    """The Transport over two descriptors, which stay the caller's to close. Enter it once, inside the loop.
 
     Lines longer than `cap` bytes (default `jsonrpc.LINE_CAP`, 64 MiB) are refused one by one. A vanished reader
     (EPIPE while streaming, stdin still open) ends the stream for `receive` and makes `send` a no-op: field case L1.
@@ -109,10 +109,13 @@ class StdioTransport:
         self._writer.append(frame)
 
     async def drain(self, limit: int | None = None) -> None:
-        await self._writer.below(self._high_water if limit is None else limit)
+        await self._writer.drain(self._high_water if limit is None else limit)
 
     async def flush(self) -> None:
-        await self._writer.below(0)
+        await self._writer.flush()
+
+    def relax(self) -> None:
+        self._writer.relax()
 
     async def __aenter__(self) -> Self:
         import anyio
@@ -133,6 +136,7 @@ class StdioTransport:
                 await self.flush()
         finally:
             self._closed = self._ended = True
+            self._writer.abandon()
             await self._stop_writer()
 
     async def _stop_writer(self) -> None:
@@ -142,12 +146,7 @@ class StdioTransport:
                 # Without the body's exception, which would come back wrapped in a group.
                 await self._tasks.__aexit__(None, None, None)
         finally:
+            # The flag belongs to the open file, which a terminal shares with the shell and with stderr.
             for fd in self._fds:
-                self._give_back(fd)
-
-    @staticmethod
-    def _give_back(fd: int) -> None:
-        with suppress(OSError):
-            # The flag belongs to the open file, which a terminal shares with the shell and stderr.
-            os.set_blocking(fd, True)
-            os.close(fd)
+                with suppress(OSError):
+                    os.set_blocking(fd, True)

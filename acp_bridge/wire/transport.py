@@ -38,6 +38,11 @@ class Transport(Protocol):
         """Back-pressure: wait while more than `limit` bytes are buffered; otherwise return without a checkpoint."""
         ...
 
+    def relax(self) -> None:
+        """End the back-pressure: from now on, and for those who wait now, `drain` returns. For teardown, which must
+        not wait for an editor that stopped reading."""
+        ...
+
     async def flush(self) -> None:
         """Wait until everything sent so far is out of this process, or cannot be any more."""
         ...
@@ -51,6 +56,7 @@ class MemoryTransport:
         self._inbox = bytearray()
         self._changed = Wakeup()
         self._closed = False
+        self._relaxed = False
         self._peer = self
 
     @property
@@ -79,8 +85,12 @@ class MemoryTransport:
             self._peer._changed.wake()
 
     async def drain(self, limit: int = HIGH_WATER) -> None:
-        while len(self._peer._inbox) > limit and not (self._closed or self._peer._closed):
+        while len(self._peer._inbox) > limit and not (self._relaxed or self._closed or self._peer._closed):
             await self._changed.wait()
+
+    def relax(self) -> None:
+        self._relaxed = True
+        self._changed.wake()
 
     async def flush(self) -> None:
         return
