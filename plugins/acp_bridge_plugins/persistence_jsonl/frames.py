@@ -1,0 +1,217 @@
+"""zstd frames: one checksummed frame per durable batch (contracts §5.6, RFC 8878 §3).
+
+Owns: encoding a batch, finding frame boundaries without decompressing, and the plaintext of whole and torn frames.
+Must not know: records, files. Invariant: pure, bytes in and bytes out. A tail is torn only when the data ends inside
+its last frame; everything else that is not a whole frame is damage, and so is a "torn" frame with a whole one after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from msgspec import Struct
+
+__all__ = [
+    "Clean",
+    "Corrupt",
+    "Frame",
+    "FrameDamaged",
+    "Scan",
+    "TornTail",
+    "Verdict",
+    "frame_encoder",
+    "intact",
+    "plaintexts",
+    "scan",
+    "torn_plaintext",
+]
+
+MAGIC = b"\x28\xb5\x2f\xfd"
+MAX_BLOCK = 128 * 1024  # RFC 8878 §3.1.1.2.4: no block is larger, and none decompresses to more
+CHECKSUM_BYTES = 4
+
+# Measured on batches of 1 to 1,000 chunk events: level 3 costs what level 1 does, negative levels save 8 us of a
+# small batch and make the file 10 to 70 % larger.
+LEVEL = 3
+
+
+class FrameDamaged(ValueError):
+    """The structurally whole frame at byte `offset` has content that does not check out."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(reason)
+        self.offset = offset
+        self.reason = reason
+
+
+class Clean(Struct, frozen=True):
+    """The data ends with a whole frame (or is empty)."""
+
+
+class TornTail(Struct, frozen=True):
+    """The last frame begins at byte `offset` and is cut off by the end of the data."""
+
+    offset: int
+
+
+class Corrupt(Struct, frozen=True):
+    """Damage in the frame that begins at byte `offset`."""
+
+    offset: int
+    reason: str
+
+
+Verdict = Clean | TornTail | Corrupt
+
+
+class Frame(NamedTuple):
+    """Bytes `[start, end)`; `bound` is the most plaintext that its blocks can hold."""
+
+    start: int
+    end: int
+    bound: int
+
+
+class Scan(NamedTuple):
+    frames: list[Frame]
+    verdict: Verdict
+
+
+def scan(data: bytes) -> Scan:
+    """Every whole frame up to the first that is not, and what the data ends with."""
+    frames: list[Frame] = []
+    offset = 0
+    while offset < len(data):
+        found = _frame_at(data, offset)
+        if isinstance(found, Corrupt):
+            return Scan(frames, found)
+        if isinstance(found, TornTail):
+            return Scan(frames, _torn_or_overrun(data, found))
+        frames.append(found)
+        offset = found.end
+    return Scan(frames, Clean())
+
+
+def frame_encoder() -> Callable[[bytes], bytes]:
+    """One call, one frame. The encoder reuses its context, so it serves one thread at a time."""
+    # Imported by its users, not by the start path: loading the extension takes milliseconds.
+    from zstandard import ZstdCompressor
+
+    return ZstdCompressor(level=LEVEL, write_checksum=True, write_content_size=True).compress
+
+
+def plaintexts(data: bytes, frames: Iterable[Frame]) -> Iterator[bytes]:
+    """The content of whole frames, in order. Raises FrameDamaged when content or checksum of one do not hold."""
+    from zstandard import ZstdDecompressor, ZstdError
+
+    decompress = ZstdDecompressor().decompress
+    for frame in frames:
+        try:
+            yield decompress(data[frame.start : frame.end], max_output_size=frame.bound, allow_extra_data=False)
+        except ZstdError as error:
+            raise FrameDamaged(frame.start, f"the frame does not decompress ({error})") from error
+
+
+def intact(data: bytes) -> bool:
+    """Whether the data is exactly one whole frame, checksum included."""
+    frames, verdict = scan(data)
+    try:
+        return isinstance(verdict, Clean) and len(list(plaintexts(data, frames))) == 1
+    except FrameDamaged:
+        return False
+
+
+def torn_plaintext(data: bytes, offset: int) -> bytes:
+    """What the cut-off frame at `offset` still gives, up to the first byte that does not decode."""
+    from zstandard import ZstdDecompressor, ZstdError
+
+    decompressor = ZstdDecompressor().decompressobj()
+    out = bytearray()
+    try:
+        # Piece by piece: a failing call would return nothing of what came before the fault.
+        for piece in _torn_pieces(data, offset):
+            out += decompressor.decompress(piece)
+    except ZstdError:
+        pass
+    return bytes(out)
+
+
+class _Descriptor(NamedTuple):
+    """`content_size_bytes` and `prefix` (window and dictionary id) are lengths in the frame header."""
+
+    prefix: int
+    content_size_bytes: int
+    checksum: bool
+
+
+def _descriptor(byte: int) -> _Descriptor:
+    size_flag, single, dictionary_flag = byte >> 6, bool(byte & 0x20), byte & 3
+    size_bytes = (1 if single else 0, 2, 4, 8)[size_flag]
+    return _Descriptor((0 if single else 1) + (0, 1, 2, 4)[dictionary_flag], size_bytes, bool(byte & 0x04))
+
+
+def _frame_at(data: bytes, start: int) -> Frame | TornTail | Corrupt:
+    magic = data[start : start + 4]
+    if magic != MAGIC:
+        return TornTail(start) if MAGIC.startswith(magic) else Corrupt(start, "no zstd frame begins here")
+    if start + 4 >= len(data):
+        return TornTail(start)
+    byte = data[start + 4]
+    if byte & 0x18:
+        return Corrupt(start, "reserved bits are set in the frame header")
+    header = _descriptor(byte)
+    if not header.checksum:
+        return Corrupt(start, "the frame carries no checksum")
+    blocks = start + 5 + header.prefix + header.content_size_bytes
+    found = _walk_blocks(data, start, blocks)
+    # A flipped size would make the decompressor allocate it before it notices.
+    if isinstance(found, Frame) and _content_size(data, start + 5 + header.prefix, header) > found.bound:
+        return Corrupt(start, "the frame promises more content than its blocks can hold")
+    return found
+
+
+def _walk_blocks(data: bytes, start: int, first: int) -> Frame | TornTail | Corrupt:
+    bound = 0
+    for position, header in _block_headers(data, first):
+        if header >> 1 & 3 == 3 or header >> 3 > MAX_BLOCK:
+            return Corrupt(start, "a block has a reserved type or an impossible size")
+        bound += MAX_BLOCK
+        if header & 1:
+            end = position + CHECKSUM_BYTES
+            return Frame(start, end, bound) if end <= len(data) else TornTail(start)
+    return TornTail(start)
+
+
+def _block_headers(data: bytes, position: int) -> Iterator[tuple[int, int]]:
+    """Each block as (where it ends, its 24-bit header: last flag, two type bits, size)."""
+    while position + 3 <= len(data):
+        header = int.from_bytes(data[position : position + 3], "little")
+        position += 3 + (1 if header >> 1 & 3 == 1 else header >> 3)  # an RLE block is one byte, however long its run
+        yield position, header
+
+
+def _content_size(data: bytes, position: int, header: _Descriptor) -> int:
+    size = int.from_bytes(data[position : position + header.content_size_bytes], "little")
+    return size + 256 if header.content_size_bytes == 2 else size  # RFC 8878 §3.1.1.1.4: two bytes count from 256
+
+
+def _torn_or_overrun(data: bytes, torn: TornTail) -> TornTail | Corrupt:
+    """A damaged length can run past the end of the data; cutting there would drop the whole frames after it."""
+    offset = data.find(MAGIC, torn.offset + 1)
+    while offset >= 0:
+        if isinstance(_frame_at(data, offset), Frame):
+            return Corrupt(torn.offset, f"the frame runs past the end of the file, over a whole one at byte {offset}")
+        offset = data.find(MAGIC, offset + 1)
+    return torn
+
+
+def _torn_pieces(data: bytes, offset: int) -> Iterator[bytes]:
+    if offset + 4 >= len(data):
+        return
+    header = _descriptor(data[offset + 4])
+    start = offset
+    for end, _ in _block_headers(data, offset + 5 + header.prefix + header.content_size_bytes):
+        yield data[start:end]
+        start = end
+    yield data[start:]

@@ -1,0 +1,187 @@
+"""What a log file says: header, events, and what a torn tail still holds (contracts §5.5, §5.8, §1.9).
+
+Owns: the order of the checks (version, then damage, then vocabulary) and the torn-or-corrupt rules for records.
+Must not know: files, locks. Invariant: pure; every record of a whole frame counts or the log is refused with the
+offset of that frame; of a torn frame, whole records count up to the first that does not follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from acp_bridge.errors import LogCorrupt, SessionFormatUnsupported
+from acp_bridge.session.codec import (
+    FORMAT_VERSION,
+    MalformedRecord,
+    UnknownEventType,
+    Vocabulary,
+    decode_header,
+)
+from acp_bridge.session.events import Event, Header, TitleSet
+from acp_bridge_plugins.persistence_jsonl.frames import (
+    Corrupt,
+    Frame,
+    FrameDamaged,
+    TornTail,
+    plaintexts,
+    scan,
+    torn_plaintext,
+)
+
+__all__ = ["LoadedLog", "load_log", "read_head"]
+
+TITLE_MARK = f'"{TitleSet.TYPE}"'.encode()
+
+
+class LoadedLog(NamedTuple):
+    """`events` ends with those of `recovered`, the lines that the torn frame at byte `committed` still gave.
+
+    `last_frame` is where the last whole frame begins; `torn` says that bytes follow `committed`.
+    """
+
+    header: Header
+    events: list[Event]
+    committed: int
+    last_frame: int
+    torn: bool
+    recovered: list[bytes]
+
+
+def load_log(path: str, data: bytes, vocabulary: Vocabulary, *, recover: bool) -> LoadedLog:
+    """Decode a whole file; `recover` says whether records of a torn last frame count.
+
+    `path` is for messages only. Raises LogCorrupt and SessionFormatUnsupported.
+    """
+    frames, verdict = scan(data)
+    header = _header_frame(path, data, frames)
+    if isinstance(verdict, Corrupt):
+        raise LogCorrupt(path, verdict.offset, verdict.reason)
+    events = _events(path, data, frames[1:], vocabulary)
+    last = frames[-1]
+    recovered: list[tuple[bytes, Event]] = []
+    if recover and isinstance(verdict, TornTail):
+        recovered = _recovered(path, torn_plaintext(data, verdict.offset), last.end, vocabulary, len(events))
+    events += [event for _, event in recovered]
+    lines = [line + b"\n" for line, _ in recovered]
+    return LoadedLog(header, events, last.end, last.start, len(data) > last.end, lines)
+
+
+def read_head(path: str, head: bytes, vocabulary: Vocabulary) -> tuple[Header, str | None]:
+    """The header and the first title within the first bytes of a file. Damage after the header does not matter."""
+    frames = scan(head).frames
+    header = _header_frame(path, head, frames)
+    return header, next(_titles(head, frames[1:], vocabulary), None)
+
+
+class _Version(msgspec.Struct):
+    type: str
+    version: int
+
+
+_version_decoder = msgspec.json.Decoder(_Version)
+
+
+def _header_frame(path: str, data: bytes, frames: list[Frame]) -> Header:
+    if not frames:
+        raise LogCorrupt(path, 0, "there is no complete header frame")
+    try:
+        line = next(plaintexts(data, frames[:1]))
+        # Before anything else is looked at: a refusal must never look like damage.
+        found = _version_decoder.decode(line)
+        if found.type == "session" and found.version != FORMAT_VERSION:
+            raise SessionFormatUnsupported(path, _version_advice(found.version))
+        if line.find(b"\n") != len(line) - 1:
+            raise LogCorrupt(path, 0, "the first frame is not exactly one line")
+        return decode_header(line)
+    except (FrameDamaged, MalformedRecord, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise LogCorrupt(path, 0, f"the header cannot be read ({error})") from error
+
+
+def _version_advice(version: int) -> str:
+    if version > FORMAT_VERSION:
+        return f"the log has format {version}, written by a newer acp-bridge; upgrade to open it"
+    return f"the log has format {version}, and there is no upgrade path to format {FORMAT_VERSION}"
+
+
+def _events(path: str, data: bytes, frames: list[Frame], vocabulary: Vocabulary) -> list[Event]:
+    events: list[Event] = []
+    offset = 0
+    try:
+        for frame, content in zip(frames, plaintexts(data, frames), strict=True):
+            offset = frame.start
+            _decode_lines(content, events, vocabulary)
+    except FrameDamaged as error:
+        raise LogCorrupt(path, error.offset, error.reason) from error
+    except MalformedRecord as error:
+        raise LogCorrupt(path, offset, str(error)) from error
+    except UnknownEventType as error:
+        raise SessionFormatUnsupported(path, str(error)) from error
+    return events
+
+
+def _decode_lines(content: bytes, events: list[Event], vocabulary: Vocabulary) -> None:
+    """A writer never splits a record over frames, so a whole frame ends at a line end."""
+    lines = content.split(b"\n")
+    if lines.pop():
+        raise MalformedRecord("the frame ends in the middle of a record")
+    decode = vocabulary.decode_event
+    for line in lines:
+        event = decode(line)
+        if event.seq != len(events):
+            raise MalformedRecord(f"event {event.seq} stands where event {len(events)} is due")
+        events.append(event)
+
+
+def _recovered(
+    path: str, content: bytes, offset: int, vocabulary: Vocabulary, next_seq: int
+) -> list[tuple[bytes, Event]]:
+    """Records up to the first that is cut off, unreadable or out of order.
+
+    A last record that lacks only its newline is whole: no proper prefix of a JSON object is a JSON object.
+    """
+    kept: list[tuple[bytes, Event]] = []
+    lines = iter(content.split(b"\n"))
+    try:
+        for line in lines:
+            event = vocabulary.decode_event(line)
+            if event.seq != next_seq + len(kept):
+                break
+            kept.append((line, event))
+    except MalformedRecord:
+        pass
+    except UnknownEventType as error:
+        raise SessionFormatUnsupported(path, str(error)) from error
+    if any(_ends_a_turn(line, vocabulary) for line in lines):
+        raise LogCorrupt(path, offset, "a record is damaged and the end of a turn follows it")
+    return kept
+
+
+def _ends_a_turn(line: bytes, vocabulary: Vocabulary) -> bool:
+    try:
+        return vocabulary.decode_event(line).type == "turn/end"
+    except ValueError:
+        return False
+
+
+def _titles(data: bytes, frames: Iterable[Frame], vocabulary: Vocabulary) -> Iterator[str]:
+    try:
+        for content in plaintexts(data, frames):
+            # The quotes of a title named inside a text are escaped, so the mark finds events only.
+            if TITLE_MARK in content:
+                yield from _titles_in(content, vocabulary)
+    except FrameDamaged:
+        return
+
+
+def _titles_in(content: bytes, vocabulary: Vocabulary) -> Iterator[str]:
+    for line in content.split(b"\n"):
+        if TITLE_MARK in line:
+            try:
+                event = vocabulary.decode_event(line)
+            except ValueError:
+                continue
+            if isinstance(event.data, TitleSet):
+                yield event.data.title
