@@ -7,11 +7,13 @@ import statistics
 import time
 from pathlib import Path
 
-from acp_bridge_plugins.persistence_jsonl.plugin import writable_store
-
+from acp_bridge import hookspecs
 from acp_bridge.lifecycle.diagnostics import Silent
+from acp_bridge.lifecycle.kernel import Kernel
+from acp_bridge.persistence.persistence import PERSISTENCE
 from acp_bridge.session.codec import FORMAT_VERSION
 from acp_bridge.session.events import Event, Header, StepEnd, StepStart
+from acp_bridge_plugins.persistence_jsonl.plugin import PersistenceJsonl
 
 ROUNDS = 200
 
@@ -20,7 +22,9 @@ async def alternating(folder: Path) -> tuple[float, float]:
     """Medians in seconds: (ours, bare)."""
     ours: list[float] = []
     bare: list[float] = []
-    async with writable_store(folder / "flush", Silent()) as store:
+    kernel = Kernel(hookspecs, Silent())
+    async with kernel.mounted(PersistenceJsonl(folder / "flush")):
+        store = kernel.require(PERSISTENCE, "benchmark")
         handle = await store.create(Header(FORMAT_VERSION, "bench", 1, str(folder)))
         await handle.append(_batch(0))
         size = next((folder / "flush").rglob("session.v1*")).stat().st_size // 2

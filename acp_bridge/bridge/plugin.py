@@ -79,7 +79,9 @@ class AcpBridge:
             drain=self._drain,
         )
         async with self._transport() as transport:
-            dispatcher = Dispatcher(transport, methods.requests(), methods.notifications())
+            dispatcher = Dispatcher(
+                transport, methods.requests(), methods.notifications(), diagnostics=context.diagnostics
+            )
             async with dispatcher, anyio.create_task_group() as tasks, open_scope("sessions") as scope:
                 self._dispatcher = dispatcher
                 self._sessions = Sessions(self._parts, context.require(PERSISTENCE), scope, self._editor_for)

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from acp_bridge_plugins.models_openai.plugin import ModelsOpenai
 from acp_bridge_plugins.models_scripted.plugin import ModelsScripted
+
+from acp_bridge.lifecycle.kernel import Plugin
+from acp_bridge_plugins.checkpoint_policy.plugin import CheckpointPolicy
+from acp_bridge_plugins.models_openai.plugin import ModelsOpenai
+from acp_bridge_plugins.permission_modes.plugin import PermissionModes
 from acp_bridge_plugins.persistence_jsonl.plugin import PersistenceJsonl
 from acp_bridge_plugins.sandbox_local.plugin import SandboxLocal
 from acp_bridge_plugins.tools_files.plugin import ToolsFiles
 from acp_bridge_plugins.tools_plan.plugin import ToolsPlan
 from acp_bridge_plugins.tools_search.plugin import ToolsSearch
 from acp_bridge_plugins.tools_shell.plugin import ToolsShell
-
-from acp_bridge.lifecycle.kernel import Plugin
-from acp_bridge_plugins.checkpoint_policy.plugin import CheckpointPolicy
-from acp_bridge_plugins.permission_modes.plugin import PermissionModes
 
 if TYPE_CHECKING:
     from acp_bridge_composition.build import Workshop
@@ -41,7 +41,7 @@ PLUGINS: tuple[Callable[[Workshop], Plugin], ...] = (
     lambda shop: ToolsShell(),
     lambda shop: ToolsPlan(),
     # Models last: nothing waits for them.
-    lambda shop: ModelsOpenai(shop.openai_credentials),
+    lambda shop: ModelsOpenai(shop.settings.openai.api_key, shop.settings.openai.base_url),
     lambda shop: ModelsScripted(),
 )
 

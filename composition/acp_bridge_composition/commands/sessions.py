@@ -10,13 +10,13 @@ import os
 import sys
 from datetime import datetime
 
-import anyio
-
 from acp_bridge.errors import BridgeError
-from acp_bridge.persistence.persistence import Persistence, SessionSnapshot
-from acp_bridge.session.events import Event, Header
+from acp_bridge.lifecycle.diagnostics import Silent
+from acp_bridge.persistence.persistence import SessionSnapshot
+from acp_bridge.session.codec import Vocabulary
 from acp_bridge_composition.commands.transcript import transcript
 from acp_bridge_composition.settings import load_settings
+from acp_bridge_plugins.persistence_jsonl.catalog import Catalog
 
 __all__ = ["sessions"]
 
@@ -24,48 +24,34 @@ USAGE = "usage: acp-bridge sessions list\n       acp-bridge sessions show ID   (
 
 
 def sessions(arguments: list[str]) -> int:
-    if arguments == ["list"]:
-        work = _list
-    elif len(arguments) == 2 and arguments[0] == "show":
-        work = lambda store: _show(store, arguments[1])  # noqa: E731  # the two branches read alike
-    else:
+    if arguments != ["list"] and not (len(arguments) == 2 and arguments[0] == "show"):
         sys.stderr.write(USAGE)
         return 2
     try:
-        anyio.run(lambda: work(_store()))
+        catalog = Catalog(load_settings(os.environ).sessions_dir, Vocabulary(), Silent())
+        lines = _listed(catalog) if arguments == ["list"] else _shown(catalog, arguments[1])
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.flush()
     except BridgeError as error:
         sys.stderr.write(f"acp-bridge: {error}\n")
         return 1
     except BrokenPipeError:
-        return 0
+        # `| head` is enough for the reader; Python must not complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 
 
-def _store() -> Persistence:
-    from acp_bridge_plugins.persistence_jsonl.plugin import read_only_store
-
-    from acp_bridge.lifecycle.diagnostics import Silent
-
-    return read_only_store(load_settings(os.environ).sessions_dir, Silent())
+def _listed(catalog: Catalog) -> list[str]:
+    return [_line(snapshot) for snapshot in sorted(catalog.snapshots(), key=lambda found: -found.updated_at)]
 
 
-async def _list(store: Persistence) -> None:
-    for snapshot in await _sorted(store):
-        when = datetime.fromtimestamp(snapshot.updated_at).astimezone().strftime("%Y-%m-%d %H:%M")
-        print(f"{snapshot.header.id}  {when}  {snapshot.header.cwd or '-'}  {snapshot.title or ''}")  # noqa: T201
+def _line(snapshot: SessionSnapshot) -> str:
+    when = datetime.fromtimestamp(snapshot.updated_at).astimezone().strftime("%Y-%m-%d %H:%M")
+    return f"{snapshot.header.id}  {when}  {snapshot.header.cwd or '-'}  {snapshot.title or ''}".rstrip()
 
 
-async def _show(store: Persistence, prefix: str) -> None:
-    matches = [s.header.id for s in await _sorted(store) if s.header.id.startswith(prefix)]
+def _shown(catalog: Catalog, prefix: str) -> list[str]:
+    matches = [found.header.id for found in catalog.snapshots() if found.header.id.startswith(prefix)]
     # An id that no listing shows may still open: let the store say why it does not.
-    session_id = matches[0] if len(matches) == 1 else prefix
-    header, events = await store.read(session_id)
-    sys.stdout.write(_rendered(header, events))
-
-
-def _rendered(header: Header, events: list[Event]) -> str:
-    return "\n".join(transcript(header, events, color=sys.stdout.isatty())) + "\n"
-
-
-async def _sorted(store: Persistence) -> list[SessionSnapshot]:
-    return sorted(await store.list(), key=lambda snapshot: -snapshot.updated_at)
+    header, events = catalog.read(matches[0] if len(matches) == 1 else prefix)
+    return list(transcript(header, events, color=sys.stdout.isatty()))

@@ -58,7 +58,7 @@ class _Story:
             await self._killed(editor, session_id)
         async with self._agent() as editor:
             await self._reopened(editor, session_id)
-        await self._log(session_id)
+        self._log(session_id)
         screen.chapter("That was the whole job. Add it to your editor: see editor_configs/")
 
     def _agent(self) -> Any:
@@ -119,14 +119,14 @@ class _Story:
         lines = (self._stage.project / PUBLISHED).read_text(encoding="utf-8").splitlines()
         _claim(len(lines) == 1, f"{otherwise}: {len(lines)} entries")
 
-    async def _log(self, session_id: str) -> None:
-        from acp_bridge_plugins.persistence_jsonl.plugin import read_only_store
-
+    def _log(self, session_id: str) -> None:
         from acp_bridge.lifecycle.diagnostics import Silent
+        from acp_bridge.session.codec import Vocabulary
         from acp_bridge_composition.commands.transcript import transcript
+        from acp_bridge_plugins.persistence_jsonl.catalog import Catalog
 
         self._screen.chapter(f"6. The session log (acp-bridge sessions show {session_id[:8]})")
-        header, events = await read_only_store(self._stage.state / "sessions", Silent()).read(session_id)
+        header, events = Catalog(self._stage.state / "sessions", Vocabulary(), Silent()).read(session_id)
         for line in transcript(header, events, color=sys.stdout.isatty()):
             self._screen.say(line)
 
