@@ -39,6 +39,9 @@ from acp_bridge.tools.tool import EditorFiles, Execution, ToolOutcome
 
 __all__ = ["Step"]
 
+# Chunks between two looks at the back-pressure. The bounds it guards are megabytes; a look at each chunk costs 6 us.
+PRESSURE_STRIDE = 32
+
 
 class Step:
     """`used_call_ids` is the agent's set of every call id of the session; this step adds its own."""
@@ -124,10 +127,14 @@ class Step:
 
     async def _consume(self, stream: AsyncIterator[Chunk], assembly: Assembly) -> None:
         append, add, hooks = self._log.append, assembly.add, self._parts.hooks
+        received = 0
         async with aclosing(stream) as chunks:  # type: ignore[type-var]  # streams are async generators by the seam
             async for chunk in chunks:
                 append(AssistantChunk(self._turn, self._number, chunk))
                 add(chunk)
+                received += 1
+                if received % PRESSURE_STRIDE:
+                    continue
                 await hooks.serial(hookspecs.session_pressure, self._session)
 
     def _keep_interrupted(self, request: ModelRequest) -> None:
