@@ -47,9 +47,10 @@ def absolute(path: str, cwd: str) -> str | None:
 def spelled(path: str, cwd: str) -> str:
     """`path` for a title: relative when it lies beneath `cwd`, with nothing hidden in it."""
     full = os.path.normpath(os.path.join(cwd, path))  # noqa: PTH118
-    if full == cwd:
+    base = os.path.normpath(cwd)
+    if full == base:
         return "."
-    beneath = full.removeprefix(cwd.rstrip("/") + "/")
+    beneath = full.removeprefix(base.rstrip("/") + "/")
     return clipped(visible_line(beneath), _LONGEST_PATH)
 
 

@@ -88,6 +88,8 @@ class EditFile:
         note = await save(execution, plan.pending)
         times = "1 replacement" if plan.times == 1 else f"{plan.times} replacements"
         done = f"Edited {spelled(place.shown, execution.session.cwd)} ({times})."
+        if plan.pending.source.unsaved:
+            done += " The edit was made in the editor's text, which differed from the file on disk."
         return ToolOutcome(f"{done} {note}" if note else done, meta={"path": place.shown, "replacements": plan.times})
 
 
@@ -98,5 +100,7 @@ def _edited(source: Source, arguments: dict[str, Any]) -> tuple[str, int]:
 
 
 def _drawn(source: Source, new: str) -> Change:
-    drawn = change(source.place.shown, legible(source.text, source.coding), legible(new, source.coding))
+    old = source.disk_view
+    before = None if old is None else legible(old, source.coding)
+    drawn = change(source.place.shown, before, legible(new, source.coding))
     return replace(drawn, note=source.note(drawn.note))

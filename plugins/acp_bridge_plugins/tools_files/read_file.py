@@ -27,7 +27,10 @@ MAX_BYTES = 256 * 1024
 # Characters. One line of a minified file must not use up the whole answer.
 MAX_COLUMNS = 8000
 
-UNSAVED = "The editor has unsaved changes in this file; this is the editor's text, not the file on disk."
+UNSAVED = (
+    "The editor has unsaved changes in this file, or the file was changed from outside and the editor has not noticed. "
+    "This is the editor's text, not the file on disk."
+)
 UNKNOWN = "Not valid UTF-8: bytes in an unknown encoding appear as \\xNN. Only ASCII text can be edited here."
 
 _PARAMETERS: dict[str, Any] = {

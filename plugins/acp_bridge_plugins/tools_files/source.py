@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_bridge.errors import ToolFailed
 from acp_bridge.sandbox.beneath import read_file
@@ -18,6 +19,14 @@ from acp_bridge.tools.visible import visible_line
 from acp_bridge_plugins.tools_files.text import UTF8, Coding, NotText, decode, same_text, view
 
 __all__ = ["Source", "ask_editor", "editor_for", "load"]
+
+
+# A buffer differs because somebody typed, or because a command changed the file and the editor has not noticed. No
+# editor tells which, so the person gets to see both.
+DIFFERS = (
+    "The editor holds other text than the file on disk: unsaved changes, or the file was changed from outside. "
+    "This diff starts from the file on disk."
+)
 
 
 class Source(Struct, frozen=True):
@@ -44,10 +53,14 @@ class Source(Struct, frozen=True):
         # The editor may know the encoding; what both sides agree on is ASCII.
         return not same_text(_ascii(self.buffer), _ascii(self.disk_text))
 
+    @property
+    def disk_view(self) -> str | None:
+        """What is on disk, with LF line ends. Diffs start here, so that they show all that a write changes."""
+        return None if self.disk is None else view(self.disk_text)
+
     def note(self, other: str | None) -> str | None:
-        """What to tell a person beside the diff: `other`, and whose text the diff starts from."""
-        unsaved = "The editor has unsaved changes in this file; this diff starts from them." if self.unsaved else None
-        return "\n".join(filter(None, (unsaved, other))) or None
+        """What to tell a person beside the diff: `other`, and that more than the edit may change on disk."""
+        return "\n".join(filter(None, (DIFFERS if self.unsaved else None, other))) or None
 
     @property
     def text(self) -> str:
@@ -59,13 +72,18 @@ class Source(Struct, frozen=True):
 
 async def load(execution: Execution, place: Place) -> Source:
     """Raises ToolFailed for anything that is not text, or not a regular file."""
+    source = await anyio.to_thread.run_sync(_from_disk, place)
+    return replace(source, buffer=await ask_editor(execution, place, source.disk))
+
+
+def _from_disk(place: Place) -> Source:
     name = visible_line(place.shown)
-    disk = await anyio.to_thread.run_sync(read_file, place.path, name)
+    disk = read_file(place.path, name)
     try:
         text, coding = decode(disk) if disk is not None else ("", UTF8)
     except NotText as error:
         raise ToolFailed(f"{name} {error}") from error
-    return Source(place, name, disk, text, coding, await ask_editor(execution, place, disk))
+    return Source(place, name, disk, text, coding, None)
 
 
 def editor_for(execution: Execution, place: Place) -> EditorFiles | None:
@@ -87,4 +105,4 @@ async def ask_editor(execution: Execution, place: Place, disk: bytes | None) -> 
 
 
 def _ascii(text: str) -> str:
-    return "".join(filter(str.isascii, text))
+    return text.encode("ascii", "ignore").decode()

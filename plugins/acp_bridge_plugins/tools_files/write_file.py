@@ -83,5 +83,5 @@ class WriteFile:
 
 def _drawn(plan: Pending, content: str) -> Change:
     source = plan.source
-    drawn = change(source.place.shown, source.text if source.exists else None, view(content))
+    drawn = change(source.place.shown, source.disk_view, view(content))
     return replace(drawn, note=source.note(drawn.note))
