@@ -39,8 +39,12 @@ class LocalSandbox:
         """Raises SandboxUnavailable. The caller calls `settled` once, when the run is over."""
         if policy.mode == "danger-full-access":
             raise SandboxUnavailable("danger-full-access is not a sandbox mode that confines anything.")
+        if policy.mode == "workspace-write" and os.sep in policy.roots:
+            raise SandboxUnavailable(
+                "The session's folder is /, so workspace-write would confine nothing; open a project folder."
+            )
         facts = read_facts(await self._working_runner(policy.roots), self._private_dirs)
-        _refuse_uncoverable(facts, policy, cwd)
+        _refuse_hidden(facts, policy, cwd)
         if policy.mode == "read-only":
             return self._confined(facts, policy, cwd, argv, Held(), complete=True)
         found = joined([guard(root) for root in policy.roots])
@@ -83,11 +87,7 @@ def _guarded(facts: Facts, found: Guard, held: Held) -> Facts:
     return msgspec.structs.replace(facts, writable=found.writable, protected=(*found.protected, *held.paths))
 
 
-def _refuse_uncoverable(facts: Facts, policy: SandboxPolicy, cwd: str) -> None:
-    if policy.mode == "workspace-write" and os.sep in policy.roots:
-        raise SandboxUnavailable(
-            "The session's folder is /, so workspace-write would confine nothing; open a project folder."
-        )
+def _refuse_hidden(facts: Facts, policy: SandboxPolicy, cwd: str) -> None:
     for path in (cwd, *policy.roots):
         if beneath(path, facts.private):
             raise SandboxUnavailable(f"{path} belongs to the agent's own files, which commands cannot see.")

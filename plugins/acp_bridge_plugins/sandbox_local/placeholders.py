@@ -22,22 +22,38 @@ class Held:
 
     def __init__(self) -> None:
         self.paths: tuple[str, ...] = ()
-        self._locked: list[tuple[Placeholder, int]] = []
+        self._items: list[Placeholder] = []
+        self._locks: dict[str, int] = {}
 
-    def add(self, item: Placeholder, lock: int) -> None:
+    def add(self, item: Placeholder) -> None:
+        """Raises OSError when it cannot be made."""
+        self._lock(_above(item))
+        _create(item)
+        self._items.append(item)
         self.paths += (item.path,)
-        self._locked.append((item, lock))
 
     def release(self) -> None:
+        for directory, lock in self._locks.items():
+            if _alone(lock):
+                for item in self._items:
+                    # Refused: the user has put something there, so it stays.
+                    with suppress(OSError):
+                        if _above(item) == directory:
+                            _remove(item)
+            os.close(lock)
+        self._locks.clear()
+
+    def _lock(self, directory: str) -> None:
         import fcntl
 
-        while self._locked:
-            item, lock = self._locked.pop()
-            # Refused means that another run needs it, or that the user has put something there: it stays.
-            with suppress(OSError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(item)
-            os.close(lock)
+        # One lock for a directory, because a second one of our own would count as another run's.
+        if directory in self._locks:
+            return
+        lock = self._locks[directory] = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # Never a blocking lock: a command of another session may hold an exclusive one for as long as it likes.
+        # Without ours the placeholder is made all the same, at worst one is left behind.
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def hold(placeholders: Sequence[Placeholder]) -> Held:
@@ -45,24 +61,22 @@ def hold(placeholders: Sequence[Placeholder]) -> Held:
     held = Held()
     for item in placeholders:
         with suppress(OSError):
-            _hold(item, held)
+            held.add(item)
     return held
 
 
-def _hold(item: Placeholder, held: Held) -> None:
+def _above(item: Placeholder) -> str:
+    return os.path.dirname(item.path)  # noqa: PTH120  # strings throughout: these are mount points
+
+
+def _alone(lock: int) -> bool:
     import fcntl
 
-    lock = os.open(os.path.dirname(item.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # noqa: PTH120
     try:
-        # Never a blocking lock: a command of another session may hold an exclusive one for as long as it likes.
-        # Without ours the placeholder is made all the same, at worst one is left behind.
-        with suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        _create(item)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(lock)
-        raise
-    held.add(item, lock)
+        return False
+    return True
 
 
 def _create(item: Placeholder) -> None:
