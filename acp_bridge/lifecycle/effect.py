@@ -28,8 +28,12 @@ class Effect(Generic[T]):
     def __init__(self, name: str, manager: AbstractAsyncContextManager[T], *, undo_seconds: float) -> None:
         self.name = name
         self.state = State.PENDING
+        self.value: T | None = None
         self._manager = manager
         self._undo_seconds = undo_seconds
+        # Two scopes, because a cancelled one cannot be taken back: an entry that ends well although it was cancelled
+        # is followed by a whole undo, under the inner scope alone.
+        self._loading = anyio.CancelScope()
         self._scope = anyio.CancelScope()
         self._release = anyio.Event()
         self._gone = anyio.Event()
@@ -42,47 +46,57 @@ class Effect(Generic[T]):
 
     async def undo(self) -> None:
         """Leave the manager. Raises what its exit raised, or UndoTimedOut; joins an undo under way."""
-        if self.state is State.LOADING:
-            self._scope.cancel()
-        elif self.state is State.ACTIVE:
-            self.state = advance(self.name, self.state, State.UNLOADING)
-            self._scope.deadline = anyio.current_time() + self._undo_seconds
-            self._release.set()
+        if not self._release.is_set():
+            self._begin_undo()
         with anyio.CancelScope(shield=True):
             await self._gone.wait()
         if self._failure is not None:
             raise self._failure
 
+    def _begin_undo(self) -> None:
+        if self.state is State.ACTIVE:
+            self.state = advance(self.name, self.state, State.UNLOADING)
+        else:
+            self._loading.cancel()
+        self._scope.deadline = anyio.current_time() + self._undo_seconds
+        self._release.set()
+
     async def _host(self, *, task_status: TaskStatus[T]) -> None:
         self.state = advance(self.name, self.state, State.LOADING)
-        entered = False
         try:
-            with self._scope:
+            with self._loading, self._scope:
                 async with self._manager as value:
-                    entered = True
                     self._scope.shield = True
-                    self.state = advance(self.name, self.state, State.ACTIVE)
-                    task_status.started(value)
-                    await self._release.wait()
+                    if not self._release.is_set():
+                        self._activate(value, task_status)
+                        await self._release.wait()
         except BaseException as error:
+            used = self.state is State.UNLOADING
             self._failed(error)
-            # Died while in use: nobody is waiting for an undo, so the failure goes up the tree.
-            if not entered or not self._release.is_set():
+            # Failed while loading: that is for `start`. Died while in use: nobody waits for an undo, so up the tree.
+            if not used:
                 raise
         else:
-            self._settled(entered)
+            self._settled(self.state)
         finally:
+            self.value = None
             self._gone.set()
 
-    def _failed(self, error: BaseException) -> None:
-        self._failure = error
-        self.state = State.FAILED
+    def _activate(self, value: T, task_status: TaskStatus[T]) -> None:
+        self.value = value
+        self.state = advance(self.name, self.state, State.ACTIVE)
+        task_status.started(value)
 
-    def _settled(self, entered: bool) -> None:
-        if not entered:
-            self.state = State.FAILED
-            raise ScopeClosed("(disposed while loading)", self.name)
+    def _failed(self, error: BaseException) -> None:
+        self.state = advance(self.name, self.state, State.FAILED)
+        self._failure = error
+
+    def _settled(self, left: State) -> None:
         if self._scope.cancelled_caught:
             self._failed(UndoTimedOut(self.name, self._undo_seconds))
         else:
-            self.state = advance(self.name, self.state, State.DISPOSED)
+            self.state = advance(self.name, left, State.DISPOSED if left is State.UNLOADING else State.FAILED)
+        if left is State.LOADING:
+            raise ScopeClosed("(disposed while loading)", self.name)
+        if left is State.ACTIVE:
+            raise RuntimeError(f"effect {self.name} ended although nobody had undone it")

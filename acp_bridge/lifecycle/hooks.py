@@ -8,7 +8,8 @@ when nobody listens: the listeners of a hook are cached until the next registrat
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -115,27 +116,36 @@ class Hooks:
         name = spec.__name__
         found = self._cache.get(name)
         if found is None:
-            # pluggy keeps implementations in the reverse of registration order.
+            # pluggy calls the last one first, but keeps them in the order of registration.
             impls = getattr(self._manager.hook, name).get_hookimpls()
             found = self._cache[name] = tuple(impl.function for impl in impls)
         return found
 
     def _verify(self, name: str, plugin: object) -> None:
         """pluggy only warns about missing arguments and validates after it has begun to register."""
+        if self._manager.has_plugin(name) or self._manager.is_registered(plugin):
+            raise PluginRejected(name, "name", "a plugin of that name is mounted already")
         for attribute in dir(type(plugin)):
             options = self._manager.parse_hookimpl_opts(plugin, attribute)
-            if options is None:
-                continue
-            spec = getattr(self._manager.hook, attribute, None)
-            if spec is None or not spec.has_spec():
-                raise PluginRejected(name, f"hook {attribute}", "there is no hook of that name")
-            if options.get("tryfirst") or options.get("trylast") or options.get("wrapper"):
-                raise PluginRejected(name, f"hook {attribute}", "order is the composition's table")
-            wanted = spec.spec.argnames
-            given = pluggy._hooks.varnames(getattr(plugin, attribute))[0]
-            if tuple(given) != tuple(wanted):
-                reason = f"its arguments must be ({', '.join(wanted)})"
-                raise PluginRejected(name, f"hook {attribute}", reason)
+            if options is not None:
+                complaint = self._complaint(attribute, getattr(plugin, attribute), options)
+                if complaint:
+                    raise PluginRejected(name, f"hook {attribute}", complaint)
+
+    def _complaint(self, hook: str, implementation: Listener, options: Mapping[str, Any]) -> str | None:
+        spec = getattr(self._manager.hook, hook, None)
+        if spec is None or not spec.has_spec():
+            return "there is no hook of that name"
+        if any(options.get(option) for option in ("tryfirst", "trylast", "wrapper", "hookwrapper")):
+            return "order is the composition's table"
+        wanted = spec.spec.argnames
+        if tuple(pluggy._hooks.varnames(implementation)[0]) != tuple(wanted):
+            return f"its arguments must be ({', '.join(wanted)})"
+        # A coroutine that an emit never awaits would be an observer that never runs.
+        asynchronous = mode_of(spec.spec.function) != "emit"
+        if inspect.iscoroutinefunction(implementation) is not asynchronous:
+            return "it must be a coroutine function" if asynchronous else "it must be a plain function"
+        return None
 
 
 async def _all(listeners: tuple[Listener, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from acp_bridge.errors import PluginRejected
 from acp_bridge.lifecycle.diagnostics import Diagnostics
 from acp_bridge.lifecycle.hooks import Hooks
-from acp_bridge.lifecycle.scope import Scope, open_scope
+from acp_bridge.lifecycle.scope import UNDO_SECONDS, Scope, open_scope
 
 __all__ = ["Context", "Kernel", "Plugin", "ServiceKey", "entered"]
 
@@ -61,13 +61,13 @@ class Kernel:
         return service
 
     @asynccontextmanager
-    async def mounted(self, plugin: Plugin) -> AsyncIterator[Scope]:
-        """Mount `plugin` until the context is left."""
+    async def mounted(self, plugin: Plugin, *, undo_seconds: float = UNDO_SECONDS) -> AsyncIterator[Scope]:
+        """Mount `plugin` until the context is left. `undo_seconds` bounds the undo of each of its effects."""
         for key in plugin.needs:
             self.require(key, plugin.name)
         # Hooks outlast the plugin's own effects: while those come to rest, their events still arrive.
         with self.hooks.registered(plugin.name, plugin):
-            async with open_scope(plugin.name) as scope:
+            async with open_scope(plugin.name, undo_seconds=undo_seconds) as scope:
                 await plugin.mount(Context(self, plugin.name, scope))
                 yield scope
 

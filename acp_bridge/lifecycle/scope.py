@@ -19,7 +19,7 @@ from msgspec import Struct
 from acp_bridge.errors import ScopeClosed
 from acp_bridge.lifecycle.effect import Effect
 
-__all__ = ["Node", "Part", "Scope", "open_scope"]
+__all__ = ["UNDO_SECONDS", "Node", "Part", "Scope", "open_scope"]
 
 T = TypeVar("T")
 Part = tuple[str, Callable[[], AbstractAsyncContextManager[Any]]]
@@ -42,7 +42,6 @@ class Scope:
         self._tasks = tasks
         self._undo_seconds = undo_seconds
         self._effects: list[Effect[Any]] = []
-        self._inner: dict[int, Scope | _Composite] = {}
         self._disposal: anyio.Event | None = None
         self._failure: BaseException | None = None
 
@@ -60,10 +59,7 @@ class Scope:
     async def child(self, name: str, *, undo_seconds: float | None = None) -> Scope:
         """A scope of its own, disposed with this one."""
         seconds = undo_seconds or self._undo_seconds
-        effect = Effect(name, open_scope(name, undo_seconds=seconds), undo_seconds=seconds)
-        scope = await self._attach(effect)
-        self._inner[id(effect)] = scope
-        return scope
+        return await self._attach(Effect(name, open_scope(name, undo_seconds=seconds), undo_seconds=seconds))
 
     async def composite(self, name: str, parts: Sequence[Part], *, undo_seconds: float | None = None) -> None:
         """Enter the parts in order; undo them in reverse, each finished before the next begins.
@@ -72,9 +68,7 @@ class Scope:
         """
         seconds = undo_seconds or self._undo_seconds
         composite = _Composite(parts, self._tasks, undo_seconds=seconds)
-        effect = Effect(name, composite.mounted(), undo_seconds=seconds * len(parts) + 1)
-        self._inner[id(effect)] = composite
-        await self._attach(effect)
+        await self._attach(Effect(name, composite.mounted(), undo_seconds=seconds * len(parts) + 1))
 
     async def dispose(self) -> None:
         """Undo everything. A second call joins the first and raises the same failure."""
@@ -89,17 +83,19 @@ class Scope:
             raise self._failure
 
     async def detach(self, scope: Scope) -> None:
-        """Dispose one child scope now, ahead of this scope."""
-        for effect in self._effects:
-            if self._inner.get(id(effect)) is scope:
-                await effect.undo()
+        """Dispose one child scope now, ahead of this scope. Raises what its undo raised."""
+        effect = next((effect for effect in self._effects if effect.value is scope), None)
+        if effect is None:
+            return
+        try:
+            await effect.undo()
+        finally:
+            # Only now: a dispose of this scope in the meantime has to wait for it, too.
+            if effect in self._effects:
+                self._effects.remove(effect)
 
     def describe(self) -> Node:
-        return Node(self.name, "disposed" if self.closed else "active", tuple(map(self._node, self._effects)))
-
-    def _node(self, effect: Effect[Any]) -> Node:
-        inner = self._inner.get(id(effect))
-        return Node(effect.name, effect.state, inner.describe().children if inner else ())
+        return Node(self.name, "disposed" if self.closed else "active", tuple(map(_node, self._effects)))
 
     async def _attach(self, effect: Effect[T]) -> T:
         if self.closed:
@@ -109,7 +105,6 @@ class Scope:
             value = await effect.start(self._tasks)
         except BaseException:
             self._effects.remove(effect)
-            self._inner.pop(id(effect), None)
             raise
         return value
 
@@ -122,13 +117,13 @@ class _Composite:
         self._entered: list[Effect[Any]] = []
 
     @asynccontextmanager
-    async def mounted(self) -> AsyncIterator[None]:
+    async def mounted(self) -> AsyncIterator[_Composite]:
         try:
             for name, factory in self._parts:
                 part: Effect[Any] = Effect(name, factory(), undo_seconds=self._undo_seconds)
                 await part.start(self._tasks)
                 self._entered.append(part)
-            yield
+            yield self
         except BaseException as error:
             failures = await self._unwind()
             if failures:
@@ -146,18 +141,39 @@ class _Composite:
         return failures
 
     def describe(self) -> Node:
-        return Node("composite", "", tuple(Node(part.name, part.state) for part in self._entered))
+        return Node("composite", "", tuple(map(_node, self._entered)))
+
+
+def _node(effect: Effect[Any]) -> Node:
+    inner = effect.value
+    return Node(effect.name, effect.state, inner.describe().children if isinstance(inner, Scope | _Composite) else ())
 
 
 @asynccontextmanager
 async def open_scope(name: str, *, undo_seconds: float = UNDO_SECONDS) -> AsyncIterator[Scope]:
-    """The root of a tree (or a child of one). Leaving it, or being cancelled, disposes it first."""
-    async with anyio.create_task_group() as tasks:
-        scope = Scope(name, tasks, undo_seconds=undo_seconds)
-        try:
-            yield scope
-        finally:
-            await scope.dispose()
+    """The root of a tree (or a child of one). Leaving it, or being cancelled, disposes it first.
+
+    What the body or the disposal raises comes out as it is, not inside a task group's group of one.
+    """
+    raised: BaseException | None = None
+    alone = False
+    try:
+        async with anyio.create_task_group() as tasks:
+            scope = Scope(name, tasks, undo_seconds=undo_seconds)
+            try:
+                try:
+                    yield scope
+                finally:
+                    await scope.dispose()
+            except BaseException as error:
+                raised = error
+                raise
+    except BaseExceptionGroup as group:
+        alone = group.exceptions == (raised,)
+        if not alone:
+            raise
+    if alone and raised is not None:
+        raise raised
 
 
 async def _undo_together(name: str, effects: list[Effect[Any]]) -> BaseException | None:

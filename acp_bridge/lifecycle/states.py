@@ -25,7 +25,8 @@ class State(StrEnum):
 MOVES: dict[State, frozenset[State]] = {
     State.PENDING: frozenset({State.LOADING, State.DISPOSED}),
     State.LOADING: frozenset({State.ACTIVE, State.FAILED}),
-    State.ACTIVE: frozenset({State.UNLOADING}),
+    # Failed while in use: a part of it died and nobody had asked for an undo.
+    State.ACTIVE: frozenset({State.UNLOADING, State.FAILED}),
     State.UNLOADING: frozenset({State.DISPOSED, State.FAILED}),
     State.DISPOSED: frozenset(),
     State.FAILED: frozenset(),
@@ -35,5 +36,5 @@ MOVES: dict[State, frozenset[State]] = {
 def advance(what: str, current: State, target: State) -> State:
     """Return `target`. Raises IllegalMove if the table does not allow it."""
     if target not in MOVES[current]:
-        raise IllegalMove(what, current, target)
+        raise IllegalMove(what, current.value, target.value)
     return target
