@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 from msgspec import Struct
 
 from acp_bridge.errors import ToolFailed
@@ -104,6 +105,7 @@ async def ripgrep(query: Query, signal: Signal) -> Found:
     argv = [_binary(where.roots), *_ALWAYS, *query.arguments, *_globs(query), "--", where.operand]
     found: Found | None = None
     with signal.cancels():
+        await anyio.lowlevel.checkpoint()
         try:
             with directory(where.directory) as fd:
                 process = await _started(argv, _entry(where.directory, fd))
@@ -153,9 +155,12 @@ def _entry(path: str, fd: int) -> str:
 async def _started(argv: list[str], cwd: str) -> Process:
     from subprocess import DEVNULL, PIPE
 
-    return await anyio.open_process(
-        argv, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=cwd, env=_ENVIRONMENT, start_new_session=True
-    )
+    # Shielded: a cancellation in the middle of a start would leave a killed child that nobody waits for.
+    with anyio.CancelScope(shield=True):
+        process = await anyio.open_process(
+            argv, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=cwd, env=_ENVIRONMENT, start_new_session=True
+        )
+    return process
 
 
 async def _followed(process: Process, query: Query) -> Found:

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.errors import ToolFailed
 from acp_bridge.session.events import AbortReason
 from acp_bridge.tools import ripgrep
 from acp_bridge.tools.tool import Tool
@@ -222,6 +223,13 @@ async def test_an_abort_ends_the_search_and_its_process(
         os.kill(pid, 0)
 
 
-async def test_an_aborted_signal_starts_nothing(bench: Bench) -> None:
+async def test_an_aborted_signal_starts_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = bench.outside / "rg"
+    fake.write_text(f"#!/bin/sh\ntouch {bench.outside}/started\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(ripgrep, "_binary", lambda roots: str(fake))
+    execution = await bench.prepared(Search(), pattern="x")
     bench.signal.abort(AbortReason("user"))
-    await bench.refused(Search(), code="ABORTED", pattern="x")
+    with pytest.raises(ToolFailed, match="aborted"):
+        await Search().execute(execution)
+    assert not (bench.outside / "started").exists()
