@@ -8,7 +8,7 @@ Listing reads the first bytes of each file and remembers them by revision. Runs 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from acp_bridge.errors import LogCorrupt, SessionFormatUnsupported, SessionNotFound
@@ -18,6 +18,7 @@ from acp_bridge.session.codec import Vocabulary
 from acp_bridge.session.events import Event, Header
 from acp_bridge_plugins.persistence_jsonl.files import file_revision, read_committed, read_start
 from acp_bridge_plugins.persistence_jsonl.layout import (
+    CURRENT,
     GENERATION,
     Place,
     id_segment,
@@ -34,22 +35,12 @@ HEAD_BYTES = 64 * 1024
 
 def current_log(place: Place) -> Path | None:
     """The file to read, if there is any. Raises SessionFormatUnsupported, naming the file, when it is not ours."""
-    newest = newest_generation(_names(place.directory))
-    if newest is None:
-        return None
-    path = str(place.directory / newest.name)
-    if newest.number > GENERATION:
-        raise SessionFormatUnsupported(path, "written by a newer acp-bridge; upgrade to open it")
-    if newest.number < GENERATION:
-        raise SessionFormatUnsupported(path, f"format {newest.number} cannot be opened by this version")
-    if not newest.compressed:
-        raise SessionFormatUnsupported(path, "an uncompressed log, in a store of compressed ones")
-    return place.log
+    return place.log if _readable(place, _names(place.directory)) else None
 
 
 def check_header(place: Place, header: Header, session_id: str | None = None) -> None:
     """The header must lead back to the directory it was found in. Raises LogCorrupt."""
-    path = str(place.log)
+    path = f"{place.path}/{CURRENT.name}"
     if header.id != session_id if session_id is not None else id_segment(header.id) != place.session:
         raise LogCorrupt(path, 0, "the header names another session")
     if place.project == project_segment(header.cwd):
@@ -116,20 +107,24 @@ class Catalog:
 
     def _snapshot(self, place: Place) -> SessionSnapshot | None:
         try:
-            path = current_log(place)
-            if path is None:
+            with os.scandir(place.path) as entries:
+                files = {entry.name: entry for entry in entries}
+            name = _readable(place, files)
+            if name is None:
                 return None
             known = self._seen.get(place)
-            if known is None or known.revision != file_revision(path.stat()):
-                known = self._seen[place] = self._look(place, path)
+            if known is None or known.revision != file_revision(files[name].stat()):
+                known = self._seen[place] = self._look(place, files[name].path)
+        except NotADirectoryError:
+            return None
         except (OSError, LogCorrupt, SessionFormatUnsupported) as error:
             self._note_once(str(error))
             return None
         return known
 
-    def _look(self, place: Place, path: Path) -> SessionSnapshot:
+    def _look(self, place: Place, path: str) -> SessionSnapshot:
         head, found = read_start(path, HEAD_BYTES)
-        header, title = read_head(str(path), head, self._vocabulary)
+        header, title = read_head(path, head, self._vocabulary)
         check_header(place, header)
         return SessionSnapshot(header, file_revision(found), found.st_mtime, found.st_size, title)
 
@@ -137,6 +132,18 @@ class Catalog:
         if text not in self._noted:
             self._noted.add(text)
             self._diagnostics.note(f"left out of the list of sessions: {text}")
+
+
+def _readable(place: Place, names: Iterable[str]) -> str | None:
+    newest = newest_generation(names)
+    if newest is None or newest == CURRENT:
+        return newest.name if newest else None
+    path = f"{place.path}/{newest.name}"
+    if newest.number > GENERATION:
+        raise SessionFormatUnsupported(path, "written by a newer acp-bridge; upgrade to open it")
+    if newest.number < GENERATION:
+        raise SessionFormatUnsupported(path, f"format {newest.number} cannot be opened by this version")
+    raise SessionFormatUnsupported(path, "an uncompressed log, in a store of compressed ones")
 
 
 def _names(directory: Path) -> list[str]:

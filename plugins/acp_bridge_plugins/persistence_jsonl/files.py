@@ -79,7 +79,7 @@ def read_committed(path: Path) -> tuple[bytes, os.stat_result]:
     return data, before
 
 
-def read_start(path: Path, limit: int) -> tuple[bytes, os.stat_result]:
+def read_start(path: str, limit: int) -> tuple[bytes, os.stat_result]:
     """At most `limit` bytes. Raises OSError."""
     descriptor = os.open(path, READ_FLAGS)
     try:

@@ -8,6 +8,7 @@ its last frame; everything else that is not a whole frame is damage, and so is a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ __all__ = [
     "plaintexts",
     "scan",
     "torn_plaintext",
+    "whole_frames",
 ]
 
 MAGIC = b"\x28\xb5\x2f\xfd"
@@ -80,17 +82,25 @@ class Scan(NamedTuple):
 
 def scan(data: bytes) -> Scan:
     """Every whole frame up to the first that is not, and what the data ends with."""
-    frames: list[Frame] = []
+    frames = list(whole_frames(data))
+    offset = frames[-1].end if frames else 0
+    if offset == len(data):
+        return Scan(frames, Clean())
+    stopped = _frame_at(data, offset)
+    if isinstance(stopped, Corrupt):
+        return Scan(frames, stopped)
+    return Scan(frames, _torn_or_overrun(data, offset))
+
+
+def whole_frames(data: bytes) -> Iterator[Frame]:
+    """Lazily, up to the first that is torn or damaged; `scan` tells which."""
     offset = 0
     while offset < len(data):
         found = _frame_at(data, offset)
-        if isinstance(found, Corrupt):
-            return Scan(frames, found)
-        if isinstance(found, TornTail):
-            return Scan(frames, _torn_or_overrun(data, found))
-        frames.append(found)
+        if not isinstance(found, Frame):
+            return
+        yield found
         offset = found.end
-    return Scan(frames, Clean())
 
 
 def frame_encoder() -> Callable[[bytes], bytes]:
@@ -138,13 +148,14 @@ def torn_plaintext(data: bytes, offset: int) -> bytes:
 
 
 class _Descriptor(NamedTuple):
-    """`content_size_bytes` and `prefix` (window and dictionary id) are lengths in the frame header."""
+    """Lengths in a frame header: `prefix` is window and dictionary id, `size_bytes` the content size after it."""
 
     prefix: int
-    content_size_bytes: int
+    size_bytes: int
     checksum: bool
 
 
+@cache
 def _descriptor(byte: int) -> _Descriptor:
     size_flag, single, dictionary_flag = byte >> 6, bool(byte & 0x20), byte & 3
     size_bytes = (1 if single else 0, 2, 4, 8)[size_flag]
@@ -152,9 +163,9 @@ def _descriptor(byte: int) -> _Descriptor:
 
 
 def _frame_at(data: bytes, start: int) -> Frame | TornTail | Corrupt:
-    magic = data[start : start + 4]
-    if magic != MAGIC:
-        return TornTail(start) if MAGIC.startswith(magic) else Corrupt(start, "no zstd frame begins here")
+    if not data.startswith(MAGIC, start):
+        cut = MAGIC.startswith(data[start : start + 4])
+        return TornTail(start) if cut else Corrupt(start, "no zstd frame begins here")
     if start + 4 >= len(data):
         return TornTail(start)
     byte = data[start + 4]
@@ -163,19 +174,21 @@ def _frame_at(data: bytes, start: int) -> Frame | TornTail | Corrupt:
     header = _descriptor(byte)
     if not header.checksum:
         return Corrupt(start, "the frame carries no checksum")
-    blocks = start + 5 + header.prefix + header.content_size_bytes
-    found = _walk_blocks(data, start, blocks)
+    size_at = start + 5 + header.prefix
+    found = _walk_blocks(data, start, size_at + header.size_bytes)
     # A flipped size would make the decompressor allocate it before it notices.
-    if isinstance(found, Frame) and _content_size(data, start + 5 + header.prefix, header) > found.bound:
+    if isinstance(found, Frame) and _content_size(data, size_at, header.size_bytes) > found.bound:
         return Corrupt(start, "the frame promises more content than its blocks can hold")
     return found
 
 
-def _walk_blocks(data: bytes, start: int, first: int) -> Frame | TornTail | Corrupt:
+def _walk_blocks(data: bytes, start: int, position: int) -> Frame | TornTail | Corrupt:
     bound = 0
-    for position, header in _block_headers(data, first):
-        if header >> 1 & 3 == 3 or header >> 3 > MAX_BLOCK:
+    while position + 3 <= len(data):
+        header = int.from_bytes(data[position : position + 3], "little")
+        if header & 6 == 6 or header >> 3 > MAX_BLOCK:
             return Corrupt(start, "a block has a reserved type or an impossible size")
+        position = _block_end(position, header)
         bound += MAX_BLOCK
         if header & 1:
             end = position + CHECKSUM_BYTES
@@ -183,35 +196,34 @@ def _walk_blocks(data: bytes, start: int, first: int) -> Frame | TornTail | Corr
     return TornTail(start)
 
 
-def _block_headers(data: bytes, position: int) -> Iterator[tuple[int, int]]:
-    """Each block as (where it ends, its 24-bit header: last flag, two type bits, size)."""
-    while position + 3 <= len(data):
-        header = int.from_bytes(data[position : position + 3], "little")
-        position += 3 + (1 if header >> 1 & 3 == 1 else header >> 3)  # an RLE block is one byte, however long its run
-        yield position, header
+def _block_end(position: int, header: int) -> int:
+    """`header`: 24 bits, of which 1 for "last", 2 for the type, 21 for the size. A run (type 1) is one byte."""
+    return position + 3 + (1 if header & 6 == 2 else header >> 3)
 
 
-def _content_size(data: bytes, position: int, header: _Descriptor) -> int:
-    size = int.from_bytes(data[position : position + header.content_size_bytes], "little")
-    return size + 256 if header.content_size_bytes == 2 else size  # RFC 8878 §3.1.1.1.4: two bytes count from 256
+def _content_size(data: bytes, position: int, size_bytes: int) -> int:
+    size = int.from_bytes(data[position : position + size_bytes], "little")
+    return size + 256 if size_bytes == 2 else size  # RFC 8878 §3.1.1.1.4: two bytes count from 256
 
 
-def _torn_or_overrun(data: bytes, torn: TornTail) -> TornTail | Corrupt:
+def _torn_or_overrun(data: bytes, torn: int) -> TornTail | Corrupt:
     """A damaged length can run past the end of the data; cutting there would drop the whole frames after it."""
-    offset = data.find(MAGIC, torn.offset + 1)
+    offset = data.find(MAGIC, torn + 1)
     while offset >= 0:
         if isinstance(_frame_at(data, offset), Frame):
-            return Corrupt(torn.offset, f"the frame runs past the end of the file, over a whole one at byte {offset}")
+            return Corrupt(torn, f"the frame runs past the end of the file, over a whole one at byte {offset}")
         offset = data.find(MAGIC, offset + 1)
-    return torn
+    return TornTail(torn)
 
 
-def _torn_pieces(data: bytes, offset: int) -> Iterator[bytes]:
-    if offset + 4 >= len(data):
+def _torn_pieces(data: bytes, start: int) -> Iterator[bytes]:
+    """The header with the first block, then block by block, the last one as far as it goes."""
+    if start + 4 >= len(data):
         return
-    header = _descriptor(data[offset + 4])
-    start = offset
-    for end, _ in _block_headers(data, offset + 5 + header.prefix + header.content_size_bytes):
-        yield data[start:end]
-        start = end
+    header = _descriptor(data[start + 4])
+    position = start + 5 + header.prefix + header.size_bytes
+    while position + 3 <= len(data):
+        position = _block_end(position, int.from_bytes(data[position : position + 3], "little"))
+        yield data[start:position]
+        start = position
     yield data[start:]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 __all__ = [
+    "CURRENT",
     "GENERATION",
     "LOCK_NAME",
     "LOG_NAME",
@@ -47,6 +48,9 @@ class Generation(NamedTuple):
     name: str
 
 
+CURRENT = Generation(GENERATION, True, LOG_NAME)
+
+
 class Place(NamedTuple):
     """One session's directory."""
 
@@ -55,8 +59,13 @@ class Place(NamedTuple):
     session: str
 
     @property
+    def path(self) -> str:
+        """As a string: a listing looks at a thousand of these, and a Path costs as much as its system call."""
+        return f"{self.root}/{self.project}/{self.session}"
+
+    @property
     def directory(self) -> Path:
-        return self.root / self.project / self.session
+        return Path(self.path)
 
     @property
     def log(self) -> Path:

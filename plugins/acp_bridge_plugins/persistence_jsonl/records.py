@@ -29,6 +29,7 @@ from acp_bridge_plugins.persistence_jsonl.frames import (
     plaintexts,
     scan,
     torn_plaintext,
+    whole_frames,
 )
 
 __all__ = ["LoadedLog", "load_log", "read_head"]
@@ -56,10 +57,11 @@ def load_log(path: str, data: bytes, vocabulary: Vocabulary, *, recover: bool) -
     `path` is for messages only. Raises LogCorrupt and SessionFormatUnsupported.
     """
     frames, verdict = scan(data)
-    header = _header_frame(path, data, frames)
+    contents = plaintexts(data, frames)
+    header = _header(path, contents)
     if isinstance(verdict, Corrupt):
         raise LogCorrupt(path, verdict.offset, verdict.reason)
-    events = _events(path, data, frames[1:], vocabulary)
+    events = _events(path, zip(frames[1:], contents, strict=True), vocabulary)
     last = frames[-1]
     recovered: list[tuple[bytes, Event]] = []
     if recover and isinstance(verdict, TornTail):
@@ -71,9 +73,9 @@ def load_log(path: str, data: bytes, vocabulary: Vocabulary, *, recover: bool) -
 
 def read_head(path: str, head: bytes, vocabulary: Vocabulary) -> tuple[Header, str | None]:
     """The header and the first title within the first bytes of a file. Damage after the header does not matter."""
-    frames = scan(head).frames
-    header = _header_frame(path, head, frames)
-    return header, next(_titles(head, frames[1:], vocabulary), None)
+    contents = plaintexts(head, whole_frames(head))
+    header = _header(path, contents)
+    return header, next(_titles(contents, vocabulary), None)
 
 
 class _Version(msgspec.Struct):
@@ -84,11 +86,10 @@ class _Version(msgspec.Struct):
 _version_decoder = msgspec.json.Decoder(_Version)
 
 
-def _header_frame(path: str, data: bytes, frames: list[Frame]) -> Header:
-    if not frames:
-        raise LogCorrupt(path, 0, "there is no complete header frame")
+def _header(path: str, contents: Iterator[bytes]) -> Header:
+    """Takes the first frame off `contents`."""
     try:
-        line = next(plaintexts(data, frames[:1]))
+        line = next(contents)
         # Before anything else is looked at: a refusal must never look like damage.
         found = _version_decoder.decode(line)
         if found.type == "session" and found.version != FORMAT_VERSION:
@@ -96,6 +97,8 @@ def _header_frame(path: str, data: bytes, frames: list[Frame]) -> Header:
         if line.find(b"\n") != len(line) - 1:
             raise LogCorrupt(path, 0, "the first frame is not exactly one line")
         return decode_header(line)
+    except StopIteration:
+        raise LogCorrupt(path, 0, "there is no complete header frame") from None
     except (FrameDamaged, MalformedRecord, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise LogCorrupt(path, 0, f"the header cannot be read ({error})") from error
 
@@ -106,11 +109,11 @@ def _version_advice(version: int) -> str:
     return f"the log has format {version}, and there is no upgrade path to format {FORMAT_VERSION}"
 
 
-def _events(path: str, data: bytes, frames: list[Frame], vocabulary: Vocabulary) -> list[Event]:
+def _events(path: str, batches: Iterable[tuple[Frame, bytes]], vocabulary: Vocabulary) -> list[Event]:
     events: list[Event] = []
     offset = 0
     try:
-        for frame, content in zip(frames, plaintexts(data, frames), strict=True):
+        for frame, content in batches:
             offset = frame.start
             _decode_lines(content, events, vocabulary)
     except FrameDamaged as error:
@@ -166,22 +169,29 @@ def _ends_a_turn(line: bytes, vocabulary: Vocabulary) -> bool:
         return False
 
 
-def _titles(data: bytes, frames: Iterable[Frame], vocabulary: Vocabulary) -> Iterator[str]:
+def _titles(contents: Iterable[bytes], vocabulary: Vocabulary) -> Iterator[str]:
     try:
-        for content in plaintexts(data, frames):
-            # The quotes of a title named inside a text are escaped, so the mark finds events only.
-            if TITLE_MARK in content:
-                yield from _titles_in(content, vocabulary)
+        for content in contents:
+            for line in _lines_with(TITLE_MARK, content):
+                title = _title(line, vocabulary)
+                if title is not None:
+                    yield title
     except FrameDamaged:
         return
 
 
-def _titles_in(content: bytes, vocabulary: Vocabulary) -> Iterator[str]:
-    for line in content.split(b"\n"):
-        if TITLE_MARK in line:
-            try:
-                event = vocabulary.decode_event(line)
-            except ValueError:
-                continue
-            if isinstance(event.data, TitleSet):
-                yield event.data.title
+def _lines_with(mark: bytes, content: bytes) -> Iterator[bytes]:
+    """The quotes of a type named inside a text are escaped, so the mark finds events only."""
+    found = content.find(mark)
+    while found >= 0:
+        end = content.find(b"\n", found)
+        yield content[content.rfind(b"\n", 0, found) + 1 : end]
+        found = content.find(mark, end) if end >= 0 else -1
+
+
+def _title(line: bytes, vocabulary: Vocabulary) -> str | None:
+    try:
+        event = vocabulary.decode_event(line)
+    except ValueError:
+        return None
+    return event.data.title if isinstance(event.data, TitleSet) else None
