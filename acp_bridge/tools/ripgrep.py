@@ -107,7 +107,8 @@ async def ripgrep(query: Query, signal: Signal) -> Found:
     with signal.cancels():
         await anyio.lowlevel.checkpoint()
         try:
-            with directory(where.directory) as fd:
+            # Shielded: a cancellation in the middle of a start would leave a killed child that nobody waits for.
+            with directory(where.directory) as fd, anyio.CancelScope(shield=True):
                 process = await _started(argv, _entry(where.directory, fd))
         except OSError as error:
             raise ToolFailed(f"{visible_line(where.shown)} cannot be searched: {error.strerror}") from error
@@ -155,12 +156,9 @@ def _entry(path: str, fd: int) -> str:
 async def _started(argv: list[str], cwd: str) -> Process:
     from subprocess import DEVNULL, PIPE
 
-    # Shielded: a cancellation in the middle of a start would leave a killed child that nobody waits for.
-    with anyio.CancelScope(shield=True):
-        process = await anyio.open_process(
-            argv, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=cwd, env=_ENVIRONMENT, start_new_session=True
-        )
-    return process
+    return await anyio.open_process(
+        argv, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=cwd, env=_ENVIRONMENT, start_new_session=True
+    )
 
 
 async def _followed(process: Process, query: Query) -> Found:
