@@ -84,7 +84,7 @@ class Execution(Struct):
 
 
 class ToolOutcome(Struct, frozen=True):
-    """`text` is what the model reads. `presentation` replaces what the editor shows; None keeps the prepared one.
+    """`text` is what the model reads; an editor shows it below what was prepared.
 
     `meta` must be lossless JSON; it is logged for presentation and never sent to the model.
     """
