@@ -60,7 +60,7 @@ def load_log(path: str, data: bytes, vocabulary: Vocabulary, *, recover: bool) -
     contents = plaintexts(data, frames)
     header = _header(path, contents)
     if isinstance(verdict, Corrupt):
-        raise LogCorrupt(path, verdict.offset, verdict.reason)
+        raise _first_damage(path, contents, verdict)
     events = _events(path, zip(frames[1:], contents, strict=True), vocabulary)
     last = frames[-1]
     recovered: list[tuple[bytes, Event]] = []
@@ -76,6 +76,16 @@ def read_head(path: str, head: bytes, vocabulary: Vocabulary) -> tuple[Header, s
     contents = plaintexts(head, whole_frames(head))
     header = _header(path, contents)
     return header, next(_titles(contents, vocabulary), None)
+
+
+def _first_damage(path: str, contents: Iterator[bytes], verdict: Corrupt) -> LogCorrupt:
+    """A damaged length only shows where the next frame should begin; the frame that has it fails its checksum."""
+    try:
+        for _ in contents:
+            pass
+    except FrameDamaged as error:
+        return LogCorrupt(path, error.offset, error.reason)
+    return LogCorrupt(path, verdict.offset, verdict.reason)
 
 
 class _Version(msgspec.Struct):
