@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from acp_bridge_plugins.models_scripted.plugin import ModelsScripted
-
 from acp_bridge.lifecycle.kernel import Plugin
 from acp_bridge_plugins.checkpoint_policy.plugin import CheckpointPolicy
 from acp_bridge_plugins.models_openai.plugin import ModelsOpenai
+from acp_bridge_plugins.models_scripted.plugin import ModelsScripted
 from acp_bridge_plugins.permission_modes.plugin import PermissionModes
 from acp_bridge_plugins.persistence_jsonl.plugin import PersistenceJsonl
 from acp_bridge_plugins.sandbox_local.plugin import SandboxLocal

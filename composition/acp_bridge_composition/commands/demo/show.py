@@ -24,6 +24,7 @@ class Screen:
         self._color = sys.stdout.isatty()
         self._streaming: str | None = None
         self._titles: dict[str, str] = {}
+        self._asked: dict[str, int] = {}
 
     def chapter(self, text: str) -> None:
         self.say("")
@@ -58,14 +59,19 @@ class Screen:
         self.say(self._paint(f"ask   ? {visible_line(call['title'])}", "yellow"))
         for item in call["content"]:
             self._content(item)
+        # A result repeats what was asked before its own text; the screen shows it once.
+        self._asked[call["toolCallId"]] = len(call["content"])
 
     def _tool(self, update: dict[str, Any]) -> None:
         call_id, status = update["toolCallId"], update["status"]
-        title = self._titles[call_id] = update.get("title") or self._titles.get(call_id, call_id)
+        title = update.get("title") or self._titles.get(call_id, call_id)
+        if update["sessionUpdate"] == "tool_call_update" and status == "pending" and title == self._titles.get(call_id):
+            return  # the true diff or command came in: the question shows it
+        self._titles[call_id] = title
         style = {"completed": "green", "failed": "red"}.get(status)
         self.say(self._paint(f"tool  {_MARKS[status]} {visible_line(title)} ({status})", style))
         if status in ("completed", "failed"):
-            for item in update.get("content", ()):
+            for item in update.get("content", ())[self._asked.get(call_id, 0) :]:
                 self._content(item)
 
     def _content(self, item: dict[str, Any]) -> None:

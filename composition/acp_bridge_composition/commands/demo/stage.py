@@ -25,59 +25,57 @@ _PROJECT = {
     "check.sh": '#!/bin/sh\nsh greet.sh Ada | grep -x "Hello, Ada!" && echo "check passed"\n',
 }
 
-_SCREENPLAY = {
-    "turns": [
-        [
-            {
-                "reasoning": "The file is small, so I look at it before I change anything.",
-                "text": ["I will ", "look at ", "the script ", "first."],
-                "chunk_ms": 60,
-                "tools": [{"name": "read_file", "arguments": {"path": "greet.sh"}}],
-            },
-            {
-                "text": "There it is: `Helo`.",
-                "tools": [
-                    {
-                        "name": "edit_file",
-                        "arguments": {"path": "greet.sh", "old_text": "Helo", "new_text": "Hello"},
-                    }
-                ],
-            },
-            {"tools": [{"name": "run_command", "arguments": {"command": "sh check.sh"}}]},
-            {"text": ["Fixed: ", "the greeting ", "now says ", "`Hello`, ", "and the check passes."], "chunk_ms": 60},
-        ],
-        [
-            {
-                "text": "I publish it.",
-                "tools": [
-                    {
-                        "name": "run_command",
-                        "arguments": {
-                            "command": f"echo 'greet 1.0' >> {PUBLISHED} && sleep 600 && echo 'all mirrors done'"
-                        },
-                    }
-                ],
-            },
-        ],
-        [
-            {
-                "expect": ["TOOL_OUTCOME_UNKNOWN"],
-                "text": "The record says that nobody knows how that command ended, so I look instead of repeating it.",
-                "tools": [{"name": "read_file", "arguments": {"path": PUBLISHED}}],
-            },
-            {
-                "text": [
-                    "`published.txt` ",
-                    "has one entry: ",
-                    "the upload began once, ",
-                    "but the mirrors were not confirmed. ",
-                    "I have not run it again.",
-                ],
-                "chunk_ms": 60,
-            },
-        ],
-    ]
-}
+_TURNS: list[list[dict[str, object]]] = [
+    [
+        {
+            "reasoning": "The file is small, so I look at it before I change anything.",
+            "text": ["I will ", "look at ", "the script ", "first."],
+            "chunk_ms": 60,
+            "calls": [{"name": "read_file", "arguments": {"path": "greet.sh"}}],
+        },
+        {
+            "text": "There it is: `Helo`.",
+            "calls": [
+                {
+                    "name": "edit_file",
+                    "arguments": {"path": "greet.sh", "old_text": "Helo", "new_text": "Hello"},
+                }
+            ],
+        },
+        {"calls": [{"name": "run_command", "arguments": {"command": "sh check.sh"}}]},
+        {"text": ["Fixed: ", "the greeting ", "now says ", "`Hello`, ", "and the check passes."], "chunk_ms": 60},
+    ],
+    [
+        {
+            "text": "I publish it.",
+            "calls": [
+                {
+                    "name": "run_command",
+                    "arguments": {
+                        "command": f"echo 'greet 1.0' >> {PUBLISHED} && sleep 600 && echo 'all mirrors done'"
+                    },
+                }
+            ],
+        },
+    ],
+    [
+        {
+            "expect": ["TOOL_OUTCOME_UNKNOWN"],
+            "text": "The record says that nobody knows how that command ended, so I look instead of repeating it.",
+            "calls": [{"name": "read_file", "arguments": {"path": PUBLISHED}}],
+        },
+        {
+            "text": [
+                "`published.txt` ",
+                "has one entry: ",
+                "the upload began once, ",
+                "but the mirrors were not confirmed. ",
+                "I have not run it again.",
+            ],
+            "chunk_ms": 60,
+        },
+    ],
+]
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -94,7 +92,7 @@ def set_stage(folder: Path) -> Stage:
     for name, text in _PROJECT.items():
         (project / name).write_text(text, encoding="utf-8")
     screenplay = folder / "screenplay.json"
-    screenplay.write_bytes(msgspec.json.encode(_SCREENPLAY))
+    screenplay.write_bytes(msgspec.json.encode({"turns": [{"steps": steps} for steps in _TURNS]}))
     environ = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(folder),
