@@ -133,18 +133,25 @@ class Assembly:
             case BlockStart():
                 self._slot(chunk.index, chunk.block_type)
             case BlockEnd():
-                self._slot(chunk.index, "text").ended = chunk.block
+                kind = "tool-call" if isinstance(chunk.block, ToolCallBlock) else "text"
+                self._slot(chunk.index, kind).ended = chunk.block
             case UsageChunk():
                 self.usage = chunk.usage
             case Finish():
                 self.finish, self.replay_state = chunk.reason, chunk.replay_state
 
     def blocks(self) -> tuple[Block, ...]:
-        """Everything received. `max-tokens` drops tool calls: the last one may be cut in the middle."""
-        blocks = [slot.block() for slot in self._open.values()]
-        if self.finish is not None and self.finish.kind != "tool-calls" and self.finish.kind != "stop":
-            blocks = [block for block in blocks if not isinstance(block, ToolCallBlock)]
-        return tuple(block for block in blocks if not _empty(block))
+        """Everything received. `max-tokens` drops tool calls: the last one may be cut in the middle.
+
+        A stream without a finish counts as stopped (contracts §1.6), but a call in it that has no end is half a call.
+        """
+        kept = (slot.block() for slot in self._open.values() if slot.kind != "tool-call" or self._whole(slot))
+        return tuple(block for block in kept if not _empty(block))
+
+    def _whole(self, slot: _Open) -> bool:
+        if self.finish is None:
+            return slot.ended is not None
+        return self.finish.kind in ("tool-calls", "stop")
 
     def _slot(self, index: int, kind: str) -> _Open:
         slot = self._open.get(index)

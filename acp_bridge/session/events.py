@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from acp_bridge.session.chunks import Chunk, Failure
-from acp_bridge.session.content import Message, Shape, ToolResultBlock, Usage
+from acp_bridge.session.content import Message, Shape, ToolResultBlock, ToolSource, Usage
 
 __all__ = [
     "CORE_BODIES",
@@ -202,6 +202,14 @@ class ToolResult(Body, frozen=True):
     message: Message
     error: ErrorInfo | None = None
     meta: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        content, source = self.message.content, self.message.source
+        # Checked where it is made and where it is read: `block` is used by everything that looks at a log.
+        if len(content) != 1 or not isinstance(content[0], ToolResultBlock):
+            raise ValueError("tool/result holds exactly one tool-result block")
+        if not isinstance(source, ToolSource) or source.call_id != content[0].tool_call_id:
+            raise ValueError("tool/result names another call than its block")
 
     @property
     def block(self) -> ToolResultBlock:

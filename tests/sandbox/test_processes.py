@@ -143,7 +143,7 @@ async def test_a_time_limit_ends_the_tree_and_the_result_says_so(root: Path, mod
     Marker(root / "marker")
     with anyio.fail_after(15):
         outcome = await Shell(root, mode).run(f"echo early; {STUBBORN}", timeout_s=1)
-    assert not sleepers()
+    await wait_gone(sleepers())
     assert outcome.is_error
     assert outcome.text == ("early\n[timed out after 1 s]\n[killed by signal: SIGKILL]\n[exit code: 137]")
 
@@ -153,7 +153,7 @@ async def test_a_command_is_asked_before_it_is_killed(root: Path, mode: SandboxM
     with anyio.fail_after(15):
         outcome = await Shell(root, mode).run(f"trap 'echo cleaned up; exit 7' TERM; sleep {C} & wait", timeout_s=1)
     assert outcome.text == "cleaned up\n[timed out after 1 s]\n[exit code: 7]"
-    assert not sleepers()
+    await wait_gone(sleepers())
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -161,7 +161,7 @@ async def test_what_a_command_leaves_in_the_background_ends_with_it(root: Path, 
     with anyio.fail_after(10):
         outcome = await Shell(root, mode).run(f"setsid sleep {A} & (setsid sleep {B} &) ; echo done")
     assert outcome.text == "done\n[exit code: 0]"
-    assert not sleepers()
+    await wait_gone(sleepers())
 
 
 @pytest.mark.parametrize("mode", WRITING)
@@ -170,7 +170,7 @@ async def test_a_tree_that_keeps_forking_is_ended(root: Path, mode: SandboxMode)
     with anyio.fail_after(20):
         outcome = await Shell(root, mode).run(script, timeout_s=1)
     assert "[timed out after 1 s]" in outcome.text
-    assert not sleepers()
+    await wait_gone(sleepers())
 
 
 AGENT = """

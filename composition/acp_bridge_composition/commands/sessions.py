@@ -14,7 +14,7 @@ from acp_bridge.errors import BridgeError
 from acp_bridge.lifecycle.diagnostics import Silent
 from acp_bridge.persistence.persistence import SessionSnapshot
 from acp_bridge.session.codec import Vocabulary
-from acp_bridge_composition.commands.transcript import transcript
+from acp_bridge_composition.commands.transcript import terminal_columns, transcript
 from acp_bridge_composition.settings import load_settings
 from acp_bridge_plugins.persistence_jsonl.catalog import Catalog
 
@@ -54,4 +54,4 @@ def _shown(catalog: Catalog, prefix: str) -> list[str]:
     matches = [found.header.id for found in catalog.snapshots() if found.header.id.startswith(prefix)]
     # An id that no listing shows may still open: let the store say why it does not.
     header, events = catalog.read(matches[0] if len(matches) == 1 else prefix)
-    return list(transcript(header, events, color=sys.stdout.isatty()))
+    return list(transcript(header, events, columns=terminal_columns()))

@@ -6,6 +6,8 @@ Invariant: pure; control characters are made visible, so that a log cannot repai
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -31,18 +33,27 @@ from acp_bridge.session.events import (
 )
 from acp_bridge.tools.visible import visible_line
 
-__all__ = ["transcript"]
+__all__ = ["WIDTH", "terminal_columns", "transcript"]
 
+# Characters of an event's text; beyond it the line is cut. A terminal's own width is used where there is one.
 WIDTH = 160
+_PREFIX = 41
 _RED, _GREEN, _DIM, _BOLD, _RESET = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[1m", "\x1b[0m"
 
 
-def transcript(header: Header, events: Sequence[Event], *, color: bool) -> Iterator[str]:
+def terminal_columns() -> int | None:
+    """The width of the terminal that stdout is, or None."""
+    return os.get_terminal_size(1).columns if sys.stdout.isatty() else None
+
+
+def transcript(header: Header, events: Sequence[Event], *, columns: int | None = None) -> Iterator[str]:
+    """`columns` is the width of a terminal, which also gets colours; None is a file or a pipe."""
+    width = WIDTH if columns is None else max(20, columns - _PREFIX)
     created = datetime.fromtimestamp(header.created_at / 1000).astimezone().isoformat(timespec="seconds")
     yield f"session {header.id}  created {created}  in {header.cwd or '-'}"
     for event, folded in _folded(events):
         text = f"{folded} streamed pieces" if folded else _described(event)
-        yield _line(event, text, color)
+        yield _line(event, text, width, color=columns is not None)
 
 
 def _folded(events: Sequence[Event]) -> Iterator[tuple[Event, int]]:
@@ -60,15 +71,15 @@ def _folded(events: Sequence[Event]) -> Iterator[tuple[Event, int]]:
         yield run[0], len(run)
 
 
-def _line(event: Event, text: str, color: bool) -> str:
+def _line(event: Event, text: str, width: int, *, color: bool) -> str:
     when = datetime.fromtimestamp(event.time / 1000).astimezone().strftime("%H:%M:%S.%f")[:-3]
     shown = visible_line(text)
-    if len(shown) > WIDTH:
-        shown = shown[: WIDTH - 1] + "…"
+    if len(shown) > width:
+        shown = shown[: width - 1] + "…"
     place = f"{event.seq:6} {when} "
     if not color:
-        return f"{place}{event.type:20} {shown}".rstrip()
-    return f"{_DIM}{place}{_RESET}{_paint(event)}{event.type:20}{_RESET} {shown}".rstrip()
+        return f"{place}{event.type:21} {shown}".rstrip()
+    return f"{_DIM}{place}{_RESET}{_paint(event)}{event.type:21}{_RESET} {shown}".rstrip()
 
 
 def _paint(event: Event) -> str:

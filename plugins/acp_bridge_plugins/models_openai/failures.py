@@ -18,7 +18,6 @@ from acp_bridge.session.chunks import Failure
 from acp_bridge_plugins.models_openai.decode import Fault
 
 __all__ = [
-    "OFFICIAL_URL",
     "Endpoint",
     "fault_failure",
     "http_failure",
@@ -27,7 +26,6 @@ __all__ = [
     "transport_failure",
 ]
 
-OFFICIAL_URL = "https://api.openai.com/v1"
 _SHOWN = 300
 _READ = 4000  # of a provider's words; the rest is never shown
 _NESTING = 4  # deepest seen: a list of objects with an error object with a message
@@ -51,10 +49,7 @@ class Endpoint(Struct, frozen=True):
     base_url: str
     model: str
     secret: str = ""
-
-    @property
-    def official(self) -> bool:
-        return self.base_url.rstrip("/") == OFFICIAL_URL
+    official: bool = False
 
     @property
     def name(self) -> str:

@@ -1,32 +1,25 @@
 """Models behind any OpenAI-compatible endpoint, as a model adapter (design §14, contracts §2.5).
 
-Owns: what can be served, and the course of one request. Must not know: the log, tools, the bridge.
-Invariant: nothing is sent before the first pull; each chunk is passed on when its bytes are there; every failure of
-the provider is a terminal `Finish`; a cancel passes through and closes the connection.
+Owns: the settings, and whether a route can be served. Must not know: the log, tools, the bridge.
+Invariant: whatever only a request needs is imported with the first request: this module is on the start path.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
-from urllib.parse import urlsplit
-
-import anyio
+from typing import TYPE_CHECKING, Any
 
 from acp_bridge.lifecycle.kernel import Context, ServiceKey, entered
 from acp_bridge.llm.model import MODELS, ModelRequest
-from acp_bridge.session.chunks import Chunk, Failure, Finish, FinishReason
-from acp_bridge_plugins.models_openai.client import OpenaiClient, failure_of
-from acp_bridge_plugins.models_openai.decode import ReplyDecoder
-from acp_bridge_plugins.models_openai.failures import OFFICIAL_URL, Endpoint, fault_failure
-from acp_bridge_plugins.models_openai.request import encoded_body
-from acp_bridge_plugins.models_openai.sse import SseReader
+from acp_bridge.session.chunks import Chunk
+
+if TYPE_CHECKING:
+    from acp_bridge_plugins.models_openai.replies import Replies
 
 __all__ = ["ModelsOpenai"]
 
-DRAIN_S = 0.1
-"""How long the end of the body may lag behind the end of the reply before the connection is given up for reuse."""
+OFFICIAL_URL = "https://api.openai.com/v1"
 
 
 class ModelsOpenai:
@@ -45,12 +38,12 @@ class ModelsOpenai:
     ) -> None:
         self._key = (api_key or "").strip()
         self._base_url = (base_url or "").strip()
-        self._client = OpenaiClient(
-            self._key, self._base_url or OFFICIAL_URL, read_timeout_s=read_timeout_s, max_retries=max_retries
-        )
+        self._read_timeout_s = read_timeout_s
+        self._max_retries = max_retries
+        self._replies: Replies | None = None
 
     async def mount(self, context: Context) -> None:
-        await context.effect("openai client", aclosing(self._client))
+        await context.effect("openai client", aclosing(self))
         await context.effect("model adapter openai", entered(context.require(MODELS).registered(self)))
 
     def unusable(self, model: str) -> str | None:
@@ -58,62 +51,29 @@ class ModelsOpenai:
             return "Set OPENAI_API_KEY, or OPENAI_BASE_URL for an endpoint that needs no key."
         if not (self._key.isascii() and self._key.isprintable()) or " " in self._key:
             return "OPENAI_API_KEY holds characters that no key has; set it again."
-        parts = urlsplit(self._base_url or OFFICIAL_URL)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
+        scheme, _, host = self._base_url.partition("://")
+        if self._base_url and (scheme not in ("http", "https") or not host.strip("/")):
             return "OPENAI_BASE_URL must be a URL such as http://localhost:8000/v1."
         return None if model else "ACP_BRIDGE_MODEL must name a model, as in openai/NAME."
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
-        endpoint = Endpoint(self._base_url or OFFICIAL_URL, request.header.config.model, self._key)
-        if reason := self.unusable(endpoint.model):
-            yield _failed(Failure(reason, "INVALID_CREDENTIAL"))
-            return
-        reader, decoder, opened = SseReader(), ReplyDecoder(), False
-        try:
-            async with self._client.reply(encoded_body(request, official=endpoint.official)) as pieces:
-                opened = True
-                async for piece in pieces:
-                    for payload in reader.feed(piece):
-                        for chunk in decoder.feed(payload):
-                            yield chunk
-                    if _over(reader, decoder):
-                        break
-                await _drain(pieces, decoder)
-        except Exception as error:
-            failure = failure_of(error, endpoint, started=opened)
-            if not decoder.complete:
-                yield _failed(failure)
-                return
-        for chunk in (*_tail(reader, decoder), *decoder.finish()):
-            yield chunk
-        if decoder.fault is not None:
-            yield _failed(fault_failure(endpoint, decoder.fault))
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+        """A route that cannot be served gets a failure in words, as any other."""
+        return self._made().stream(request, self.unusable(request.header.config.model))
 
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._replies is not None:
+            await self._replies.aclose()
 
-def _over(reader: SseReader, decoder: ReplyDecoder) -> bool:
-    if reader.garbage is not None:
-        decoder.reject(reader.garbage)
-    return decoder.done or decoder.fault is not None
+    def _made(self) -> Replies:
+        if self._replies is None:
+            from acp_bridge_plugins.models_openai.replies import Replies
 
-
-def _tail(reader: SseReader, decoder: ReplyDecoder) -> list[Chunk]:
-    """What a body held that ended in the middle of an event; after a good beginning that means it was cut."""
-    if decoder.fault is not None or decoder.done:
-        return []
-    began = decoder.began
-    chunks = [chunk for payload in reader.finish() for chunk in decoder.feed(payload)]
-    if _over(reader, decoder) and began:
-        decoder.forgive()
-    return chunks
-
-
-async def _drain(pieces: AsyncIterator[bytes], decoder: ReplyDecoder) -> None:
-    """HTTP/1.1 keeps a connection only when its body was read to the end."""
-    if decoder.done:
-        with anyio.move_on_after(DRAIN_S):
-            async for _ in pieces:
-                pass
-
-
-def _failed(failure: Failure) -> Finish:
-    return Finish(FinishReason("error", failure))
+            self._replies = Replies(
+                self._key,
+                self._base_url or OFFICIAL_URL,
+                official=self._base_url.rstrip("/") in ("", OFFICIAL_URL),
+                read_timeout_s=self._read_timeout_s,
+                max_retries=self._max_retries,
+            )
+        return self._replies

@@ -48,6 +48,7 @@ class _Story:
         self._stage = stage
         self._asks = asks
         self._screen = Screen()
+        self._refused = False
 
     async def tell(self) -> None:
         screen = self._screen
@@ -92,6 +93,10 @@ class _Story:
 
     async def _doomed_prompt(self, editor: DemoEditor, session_id: str) -> None:
         reason = await self._prompt(editor, session_id, PROMPTS[1])
+        if self._refused:
+            raise ClaimBrokenError(
+                "the publishing was refused, so nothing can be interrupted; run it again and allow it"
+            )
         raise ClaimBrokenError(f"the publishing turn ended by itself ({reason}); it was to be interrupted")
 
     async def _wait_for_effect(self) -> None:
@@ -122,12 +127,12 @@ class _Story:
     def _log(self, session_id: str) -> None:
         from acp_bridge.lifecycle.diagnostics import Silent
         from acp_bridge.session.codec import Vocabulary
-        from acp_bridge_composition.commands.transcript import transcript
+        from acp_bridge_composition.commands.transcript import terminal_columns, transcript
         from acp_bridge_plugins.persistence_jsonl.catalog import Catalog
 
         self._screen.chapter(f"6. The session log (acp-bridge sessions show {session_id[:8]})")
         header, events = Catalog(self._stage.state / "sessions", Vocabulary(), Silent()).read(session_id)
-        for line in transcript(header, events, color=sys.stdout.isatty()):
+        for line in transcript(header, events, columns=terminal_columns()):
             self._screen.say(line)
 
     async def _prompt(self, editor: DemoEditor, session_id: str, text: str) -> str:
@@ -143,7 +148,8 @@ class _Story:
             self._screen.note("answered: allow once")
             return "allow-once"
         answer = await anyio.to_thread.run_sync(input, "        allow once? [Y/n] ", abandon_on_cancel=True)
-        return "reject-once" if answer.strip().lower().startswith("n") else "allow-once"
+        self._refused = answer.strip().lower().startswith("n")
+        return "reject-once" if self._refused else "allow-once"
 
 
 def _claim(holds: bool, otherwise: str) -> None:
