@@ -15,10 +15,11 @@ import anyio
 from acp_bridge.errors import SettingsError
 from acp_bridge.lifecycle.scope import open_scope
 from acp_bridge.wire.stdio import StdioFds, StdioTransport
-from acp_bridge_composition.build import Workshop, composed
+from acp_bridge_composition.build import composed
 from acp_bridge_composition.diagnostics import FileDiagnostics
 from acp_bridge_composition.settings import load_settings
 from acp_bridge_composition.version import version
+from acp_bridge_composition.workshop import Workshop
 
 __all__ = ["serve"]
 

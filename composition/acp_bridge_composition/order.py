@@ -7,9 +7,9 @@ Invariant: hook order is table order, outermost first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from acp_bridge.lifecycle.kernel import Plugin
+from acp_bridge_composition.workshop import Workshop
 from acp_bridge_plugins.checkpoint_policy.plugin import CheckpointPolicy
 from acp_bridge_plugins.models_openai.plugin import ModelsOpenai
 from acp_bridge_plugins.models_scripted.plugin import ModelsScripted
@@ -21,12 +21,7 @@ from acp_bridge_plugins.tools_plan.plugin import ToolsPlan
 from acp_bridge_plugins.tools_search.plugin import ToolsSearch
 from acp_bridge_plugins.tools_shell.plugin import ToolsShell
 
-if TYPE_CHECKING:
-    from acp_bridge_composition.build import Workshop
-
 __all__ = ["DURABLE_ORDER", "PLUGINS"]
-
-Maker = Callable[["Workshop"], Any]
 
 # Siblings: none of them needs another, so they load in this order and unload together.
 PLUGINS: tuple[Callable[[Workshop], Plugin], ...] = (

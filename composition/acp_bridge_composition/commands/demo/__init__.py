@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 
+from acp_bridge.errors import BridgeError
 from acp_bridge_composition.commands.demo.client import DemoEditor, started_agent
 from acp_bridge_composition.commands.demo.show import Screen
 from acp_bridge_composition.commands.demo.stage import PROMPTS, PUBLISHED, Stage, set_stage
@@ -32,15 +33,23 @@ def demo(arguments: list[str]) -> int:
         sys.stderr.write("usage: acp-bridge demo [--yes]\n")
         return 2
     asks = not arguments and sys.stdin.isatty()
+    status = 0
     with tempfile.TemporaryDirectory(prefix="acp-bridge-demo-") as folder:
         try:
             anyio.run(_Story(set_stage(Path(folder).resolve()), asks=asks).tell)
-        except ClaimBrokenError as error:
-            sys.stderr.write(f"\nThe demo failed: {error}\n")
-            return 1
-        except KeyboardInterrupt:
-            return 130
-    return 0
+        except* (ClaimBrokenError, BridgeError) as group:
+            sys.stderr.write(f"\nThe demo failed: {_first(group)}\n")
+            status = 1
+        except* KeyboardInterrupt:
+            status = 130
+    return status
+
+
+def _first(group: BaseExceptionGroup[Exception]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 class _Story:
@@ -95,7 +104,7 @@ class _Story:
         reason = await self._prompt(editor, session_id, PROMPTS[1])
         if self._refused:
             raise ClaimBrokenError(
-                "the publishing was refused, so nothing can be interrupted; run it again and allow it"
+                "you refused the publishing, so there is nothing to interrupt; run it again and allow it"
             )
         raise ClaimBrokenError(f"the publishing turn ended by itself ({reason}); it was to be interrupted")
 

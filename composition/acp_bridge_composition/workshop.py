@@ -1,0 +1,90 @@
+"""What plugins are built from: the services that are no plugin, and the settings.
+
+Owns: one object graph of store, registries, pipeline and bridge. Must not know: which plugins there are, their order.
+Invariant: building starts nothing and reads nothing but settings; those are read again only while no model is usable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+
+from acp_bridge import hookspecs
+from acp_bridge.agent.parts import AgentParts
+from acp_bridge.approval.approval import Approval
+from acp_bridge.bridge.plugin import AcpBridge
+from acp_bridge.errors import AuthRequired
+from acp_bridge.lifecycle.diagnostics import Diagnostics
+from acp_bridge.lifecycle.kernel import Kernel
+from acp_bridge.llm.model import Models
+from acp_bridge.session.events import RequestConfig
+from acp_bridge.session.session import SessionStore
+from acp_bridge.tools.pipeline import Pipeline
+from acp_bridge.tools.registry import Tools
+from acp_bridge.wire.transport import Transport
+from acp_bridge_composition.settings import OpenaiSettings, Settings, load_settings
+from acp_bridge_composition.system_prompt import system_prompt
+
+__all__ = ["NO_MODEL", "Workshop"]
+
+NO_MODEL = (
+    "No model is configured. Set ACP_BRIDGE_MODEL, for example openai/gpt-5, with OPENAI_API_KEY (and OPENAI_BASE_URL "
+    "for another endpoint) in the editor's agent configuration, or run `acp-bridge login` in a terminal."
+)
+
+
+class Workshop:
+    """Everything that plugins are built from. `environ` is read again when no model is usable (after a login)."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        diagnostics: Diagnostics,
+        version: str,
+        transport: Callable[[], AbstractAsyncContextManager[Transport]],
+    ) -> None:
+        self.settings = settings
+        self._environ = environ
+        self.kernel = Kernel(hookspecs, diagnostics)
+        self.store = SessionStore(self.kernel.hooks)
+        self.models = Models()
+        self.tools = Tools()
+        approval = Approval(self.kernel.hooks, diagnostics)
+        parts = AgentParts(
+            self.kernel.hooks,
+            self.store,
+            self.models,
+            self.tools,
+            Pipeline(self.kernel.hooks, self.tools, approval, diagnostics),
+            diagnostics,
+            self.request_config,
+            system_prompt,
+            settings.max_steps,
+            settings.max_parallel_tools,
+        )
+        self.bridge = AcpBridge(version, transport, parts, self.missing_model)
+
+    def request_config(self) -> RequestConfig:
+        """Raises AuthRequired."""
+        route = self.settings.route
+        if route is None:
+            raise AuthRequired(NO_MODEL)
+        return RequestConfig(route.provider, route.model)
+
+    def missing_model(self) -> str | None:
+        """None when the configured model can be used now."""
+        if self._unusable() is None:
+            return None
+        self.settings = load_settings(self._environ)
+        return self._unusable()
+
+    def openai_credentials(self) -> OpenaiSettings:
+        return self.settings.openai
+
+    def editor_name(self) -> str | None:
+        return self.bridge.client_name
+
+    def _unusable(self) -> str | None:
+        route = self.settings.route
+        return NO_MODEL if route is None else self.models.unusable(route.provider, route.model)
