@@ -105,7 +105,11 @@ class Pipeline:
         outcome = await self._approval.request(request)
         if execution.signal.aborted:
             return aborted_before_dispatch()
-        return None if outcome == "allowed-once" else denied(_REFUSALS[outcome])
+        if outcome != "allowed-once":
+            return denied(_REFUSALS[outcome])
+        # The answer granted the wider sandbox that was asked for, to this call and no other.
+        execution.sandbox_mode = prepared.access.sandbox or execution.sandbox_mode
+        return None
 
     def _failure(self, execution: Execution, error: Exception) -> ToolOutcome:
         if isinstance(error, ToolFailed):
