@@ -124,10 +124,11 @@ class _Conversation:
         return {"id": sent_id, "type": "function", "function": function}
 
     def _unique(self, call_id: str) -> str:
-        sent_id, count = call_id or "call", 1
-        while not sent_id or sent_id in self._used_ids:
+        base = call_id or "call"
+        sent_id, count = base, 1
+        while sent_id in self._used_ids:
             count += 1
-            sent_id = f"{call_id or 'call'}-{count}"
+            sent_id = f"{base}-{count}"
         self._used_ids.add(sent_id)
         return sent_id
 
