@@ -40,12 +40,14 @@ def start_agent(
     screenplay: Path | None = None,
     env: Mapping[str, str] | None = None,
     args: Sequence[str] = (),
+    command: Sequence[str] = AGENT,
     cwd: Path | None = None,
     **editor: Any,
 ) -> AbstractAsyncContextManager[Editor]:
     """The agent on `server`'s `model`, or on a `screenplay` file, or without a model; see `Editor.start` for the rest.
 
-    Started again with the same `tmp_path` it finds the sessions of the run before.
+    Started again with the same `tmp_path` it finds the sessions of the run before. `command` is another way to start
+    the same agent, for example one that stops at a chosen point.
     """
     settings = {}
     if screenplay is not None:
@@ -57,4 +59,4 @@ def start_agent(
             "OPENAI_BASE_URL": server.base_url,
         }
     environment = agent_env(tmp_path, **{**settings, **(env or {})})
-    return Editor.start([*AGENT, *args], env=environment, cwd=cwd or tmp_path, **editor)
+    return Editor.start([*command, *args], env=environment, cwd=cwd or tmp_path, **editor)
