@@ -15,13 +15,13 @@ venv: .venv/stamp-run compiled
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed (python3 on PATH)."; exit 1; }
 	@echo "==> Preparing .venv with $(PYTHON): the agent and its libraries"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[openai]' | scripts/progress.sh
+	@scripts/install.sh openai
 	@touch $@
 
 # What the tests and checks need on top.
 .venv/stamp-dev: .venv/stamp-run
 	@echo "==> Adding the development tools"
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[openai,dev]' | scripts/progress.sh
+	@scripts/install.sh openai,dev
 	@touch $@
 
 # An editable install has no bytecode of ours, and some environments forbid writing it: starts would compile each time.
