@@ -51,17 +51,23 @@ class WriteHandle(Protocol):
 
 class Persistence(Protocol):
     async def create(self, header: Header) -> WriteHandle:
-        """Writes nothing yet. Raises SessionAlreadyExists."""
+        """Writes nothing yet. Raises SessionAlreadyExists; ValueError for an id or a version it cannot store."""
 
     async def open(self, session_id: str) -> WriteHandle:
         """Claim the single-writer right, then read. Raises SessionNotFound, SessionAlreadyOwned, LogCorrupt,
         SessionFormatUnsupported; a failed open releases its claim."""
 
     async def read(self, session_id: str) -> tuple[Header, list[Event]]:
-        """Read without owning, also while another process writes. Never writes. Raises like `open`."""
+        """Read without owning, also while another process writes. Never writes. Raises like `open`.
+
+        Committed events only; what a torn tail still holds is for the owner, who may yet take it back.
+        """
 
     async def list(self) -> list[SessionSnapshot]:
-        """All sessions, in no promised order, from headers alone. An unreadable one does not hide the others."""
+        """All sessions, in no promised order, from headers alone. An unreadable one does not hide the others.
+
+        Sessions created here that are not stored yet are among them.
+        """
 
 
 PERSISTENCE = ServiceKey[Persistence]("persistence")

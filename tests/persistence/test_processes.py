@@ -16,6 +16,8 @@ from tests.persistence.helpers import chunk, header, store_at
 
 pytestmark = pytest.mark.anyio
 
+ROOT = Path(__file__).resolve().parents[2]
+
 # Saves batch after batch, says after each one how many events are durable, and keeps the session when it is done.
 WRITER = """
 import sys
@@ -42,7 +44,7 @@ anyio.run(main)
 @contextmanager
 def writer(root: Path, how: str, batches: int = 10_000) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", WRITER, str(root), how, str(batches)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         yield process
     finally:

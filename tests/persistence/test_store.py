@@ -137,6 +137,7 @@ async def test_a_failed_rollback_is_one_os_error_that_says_both(tmp_path: Path, 
             await handle.flush()
         assert caught.value.errno == errno.EIO
         assert isinstance(caught.value.__cause__, ExceptionGroup)
+        assert await handle.read() == [*turn(), chunk(6)]
         await handle.flush()
         assert (await store.read("s1"))[1] == [*turn(), chunk(6)]
 

@@ -9,7 +9,19 @@ import pytest
 
 from acp_bridge.session.events import Event, TurnStart
 from acp_bridge_plugins.persistence_jsonl.frames import scan, torn_plaintext
-from tests.persistence.helpers import Disk, chunk, chunks, event, header, log_bytes, log_path, store_at, stored, turn
+from tests.persistence.helpers import (
+    Disk,
+    Notes,
+    chunk,
+    chunks,
+    event,
+    header,
+    log_bytes,
+    log_path,
+    store_at,
+    stored,
+    turn,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -64,10 +76,12 @@ async def test_many_blocks_torn_in_the_middle_keep_the_records_of_the_whole_ones
 
 async def test_recovered_records_are_rewritten_as_a_frame_of_their_own_before_the_new_batch(tmp_path: Path) -> None:
     path = stored(tmp_path, WHOLE[:-1])
-    async with store_at(tmp_path) as store:
+    notes = Notes()
+    async with store_at(tmp_path, diagnostics=notes) as store:
         handle = await store.open("s1")
         handle.admit(chunk(9))
         await handle.flush()
+    assert notes.notes == ["session s1 ends in a torn frame; 3 of its records count"]
     assert path.read_bytes() == log_bytes(turn(), LAST, [chunk(9)])
 
 
@@ -123,7 +137,7 @@ async def test_crash_and_load_cycles_add_up_to_one_history(tmp_path: Path) -> No
             batch = chunks(len(expected), len(expected) + 3)
             await handle.append(batch)
         data = path.read_bytes()
-        start = scan(data).frames[-1].start
+        start = scan(data)[0][-1].start
         cut = start + (len(data) - start) * cycle // 6
         path.write_bytes(data[:cut])
         expected = await loaded(tmp_path)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 def batches(root: Path) -> int:
     """Frames after the header's; -1 before the file exists."""
     path = log_path(root)
-    return len(scan(path.read_bytes()).frames) - 1 if path.exists() else -1
+    return len(scan(path.read_bytes())[0]) - 1 if path.exists() else -1
 
 
 async def at_rest(handle: JsonlHandle) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -18,7 +17,6 @@ __all__ = [
     "Corrupt",
     "Frame",
     "FrameDamaged",
-    "Scan",
     "TornTail",
     "Verdict",
     "frame_encoder",
@@ -67,7 +65,7 @@ class Corrupt(Struct, frozen=True):
 Verdict = Clean | TornTail | Corrupt
 
 
-class Frame(NamedTuple):
+class Frame(Struct, frozen=True, gc=False):
     """Bytes `[start, end)`; `bound` is the most plaintext that its blocks can hold."""
 
     start: int
@@ -75,21 +73,16 @@ class Frame(NamedTuple):
     bound: int
 
 
-class Scan(NamedTuple):
-    frames: list[Frame]
-    verdict: Verdict
-
-
-def scan(data: bytes) -> Scan:
+def scan(data: bytes) -> tuple[list[Frame], Verdict]:
     """Every whole frame up to the first that is not, and what the data ends with."""
     frames = list(whole_frames(data))
     offset = frames[-1].end if frames else 0
     if offset == len(data):
-        return Scan(frames, Clean())
+        return frames, Clean()
     stopped = _frame_at(data, offset)
     if isinstance(stopped, Corrupt):
-        return Scan(frames, stopped)
-    return Scan(frames, _torn_or_overrun(data, offset))
+        return frames, stopped
+    return frames, _torn_or_overrun(data, offset)
 
 
 def whole_frames(data: bytes) -> Iterator[Frame]:
@@ -147,7 +140,7 @@ def torn_plaintext(data: bytes, offset: int) -> bytes:
     return bytes(out)
 
 
-class _Descriptor(NamedTuple):
+class _Descriptor(Struct, frozen=True, gc=False):
     """Lengths in a frame header: `prefix` is window and dictionary id, `size_bytes` the content size after it."""
 
     prefix: int

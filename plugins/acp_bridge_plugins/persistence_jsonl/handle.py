@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import anyio
 
-from acp_bridge.errors import BridgeError, SessionClosed
+from acp_bridge.errors import SessionClosed
 from acp_bridge.lifecycle.diagnostics import Diagnostics
 from acp_bridge.session.codec import MalformedRecord, Vocabulary
 from acp_bridge.session.events import Event, Header
@@ -28,7 +28,10 @@ MOST_UNSAVED = 8 * 1024 * 1024
 
 
 class JsonlHandle:
-    """A `WriteHandle`. `run` must be running for background writes; `loaded` is what the file held when opened."""
+    """A `WriteHandle`; the seam says what its methods promise.
+
+    `run` must be running for background writes. `loaded` is what the file held when it was opened.
+    """
 
     def __init__(
         self,
@@ -222,7 +225,7 @@ class JsonlHandle:
                 try:
                     # One batch only: what comes meanwhile has a window of its own.
                     await self._write_pending()
-                except (OSError, BridgeError) as error:
+                except Exception as error:
                     what = f"saving session {self.header.id} in the background failed; the next flush tries again"
                     self._diagnostics.failure(what, error)
 

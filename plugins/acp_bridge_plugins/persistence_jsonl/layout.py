@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 __all__ = [
     "CURRENT",
@@ -34,13 +35,14 @@ NAME_MAX = 255  # bytes; every segment is ASCII
 NO_PROJECT = "_no-cwd"
 PROJECT_MAX = NAME_MAX - len("----")
 
-_SEPARATORS = re.compile(r"[/\\:]+")
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+# Left to re's own cache: compiling them on import would cost every start a millisecond.
+SEPARATORS = r"[/\\:]+"
+UNSAFE = r"[^A-Za-z0-9._-]"
 # Canonical names only: `session.v01.jsonl` or `Session.v1.jsonl` is somebody else's file.
-_LOG_NAME = re.compile(r"session(?:\.v([1-9][0-9]*))?\.jsonl(\.zstd)?")
+ANY_LOG_NAME = r"session(?:\.v([1-9][0-9]*))?\.jsonl(\.zstd)?"
 
 
-class Generation(NamedTuple):
+class Generation(Struct, frozen=True, order=True):
     """What a canonical log name says. Generation 0 has no number in its name."""
 
     number: int
@@ -51,7 +53,7 @@ class Generation(NamedTuple):
 CURRENT = Generation(GENERATION, True, LOG_NAME)
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """One session's directory."""
 
     root: Path
@@ -80,7 +82,7 @@ def project_segment(cwd: str | None) -> str:
     """The directory of all sessions of one working directory, or of those without one."""
     if cwd is None:
         return NO_PROJECT
-    joined = "-".join(_escaped(part) for part in _SEPARATORS.split(cwd)).lstrip("-")
+    joined = "-".join(_escaped(part) for part in re.split(SEPARATORS, cwd)).lstrip("-")
     return f"--{(joined or 'root')[:PROJECT_MAX]}--"
 
 
@@ -96,7 +98,7 @@ def id_segment(session_id: str) -> str:
 
 def newest_generation(names: Iterable[str]) -> Generation | None:
     """The highest generation among the names of a session's directory; of one generation, the compressed file."""
-    found = (_LOG_NAME.fullmatch(name) for name in names)
+    found = (re.fullmatch(ANY_LOG_NAME, name) for name in names)
     return max((Generation(int(m[1] or 0), m[2] is not None, m[0]) for m in found if m), default=None)
 
 
@@ -105,7 +107,7 @@ def temporary_name(final: str, token: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _UNSAFE.sub(lambda match: "".join(f"~{unit:04X}" for unit in _utf16_units(match[0])), text)
+    return re.sub(UNSAFE, lambda match: "".join(f"~{unit:04X}" for unit in _utf16_units(match[0])), text)
 
 
 def _utf16_units(character: str) -> Iterable[int]:

@@ -8,7 +8,6 @@ offset of that frame; of a torn frame, whole records count up to the first that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -37,7 +36,7 @@ __all__ = ["LoadedLog", "load_log", "read_head"]
 TITLE_MARK = f'"{TitleSet.TYPE}"'.encode()
 
 
-class LoadedLog(NamedTuple):
+class LoadedLog(msgspec.Struct, frozen=True):
     """`events` ends with those of `recovered`, the lines that the torn frame at byte `committed` still gave.
 
     `last_frame` is where the last whole frame begins; `torn` says that bytes follow `committed`.
@@ -93,15 +92,12 @@ class _Version(msgspec.Struct):
     version: int
 
 
-_version_decoder = msgspec.json.Decoder(_Version)
-
-
 def _header(path: str, contents: Iterator[bytes]) -> Header:
     """Takes the first frame off `contents`."""
     try:
         line = next(contents)
         # Before anything else is looked at: a refusal must never look like damage.
-        found = _version_decoder.decode(line)
+        found = msgspec.json.decode(line, type=_Version)
         if found.type == "session" and found.version != FORMAT_VERSION:
             raise SessionFormatUnsupported(path, _version_advice(found.version))
         if line.find(b"\n") != len(line) - 1:

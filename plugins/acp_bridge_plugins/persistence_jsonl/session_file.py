@@ -24,7 +24,10 @@ __all__ = ["SessionFile"]
 
 
 class SessionFile:
-    """`published` says that the file exists; `settled` that it also has no torn tail left to commit."""
+    """`published` says that the file exists; `settled` that it also has no torn tail left to commit.
+
+    `recovered` counts the records of a torn tail that are kept and not rewritten yet.
+    """
 
     def __init__(self, place: Place, header: Header, vocabulary: Vocabulary, holder: Holder) -> None:
         self.header = header
@@ -69,6 +72,10 @@ class SessionFile:
     def settled(self) -> bool:
         return self._file is not None and not self._file.excess and not self._recovered
 
+    @property
+    def recovered(self) -> int:
+        return len(self._recovered)
+
     def store(self, lines: Sequence[bytes]) -> None:
         """Make the records durable as one batch; with none, make durable what the file still owes.
 
@@ -89,7 +96,9 @@ class SessionFile:
         if self._file is None:
             return []
         data, _ = read_committed(self._place.log)
-        events = load_log(str(self._place.log), data, self._vocabulary, recover=False).events
+        # What a failed rollback left behind them is not stored, and is in front of the queue again.
+        committed = data[: self._file.committed]
+        events = load_log(str(self._place.log), committed, self._vocabulary, recover=False).events
         return events + [self._vocabulary.decode_event(line) for line in self._recovered]
 
     def close(self) -> None:

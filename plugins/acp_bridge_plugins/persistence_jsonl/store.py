@@ -68,6 +68,10 @@ class JsonlStore:
     async def open(self, session_id: str) -> JsonlHandle:
         with self._claim(session_id) as holder:
             file, events = await self._threads.run(self._open_file, session_id, holder)
+            if not file.settled:
+                self._diagnostics.note(
+                    f"session {session_id} ends in a torn frame; {file.recovered} records of it count"
+                )
             return self._handle(file, events)
 
     async def read(self, session_id: str) -> tuple[Header, list[Event]]:

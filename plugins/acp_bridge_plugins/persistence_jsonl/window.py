@@ -8,16 +8,16 @@ window is followed by the next at once.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
 
 import anyio
+from msgspec import Struct
 
 __all__ = ["SECONDS", "Clock", "Window"]
 
 SECONDS = 0.2  # contracts §5.3: fixed, not a setting
 
 
-class Clock(NamedTuple):
+class Clock(Struct, frozen=True):
     """Monotonic seconds, and a way to wait for them."""
 
     now: Callable[[], float] = anyio.current_time
