@@ -70,7 +70,7 @@ class JsonlStore:
             file, events = await self._threads.run(self._open_file, session_id, holder)
             if not file.settled:
                 self._diagnostics.note(
-                    f"session {session_id} ends in a torn frame; {file.recovered} records of it count"
+                    f"session {session_id} ends in a torn frame; {file.recovered} of its records count"
                 )
             return self._handle(file, events)
 
