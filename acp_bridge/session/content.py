@@ -27,8 +27,8 @@ __all__ = [
 ]
 
 
-class Shape(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
-    """Base of everything that is written to a log."""
+class Shape(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel", gc=False):
+    """Base of everything that is written to a log. Frozen values form no cycles, so the collector can skip them."""
 
 
 class TextBlock(Shape, frozen=True, tag_field="type", tag="text"):

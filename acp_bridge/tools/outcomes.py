@@ -6,10 +6,12 @@ call and whether anything ran.
 
 from __future__ import annotations
 
+import msgspec
+
 from acp_bridge.session.events import ErrorInfo
 from acp_bridge.tools.tool import ToolOutcome
 
-__all__ = ["aborted_before_dispatch", "denied", "failed", "failed_with"]
+__all__ = ["aborted_before_dispatch", "denied", "failed", "failed_with", "storable", "with_storable_text"]
 
 
 def failed(text: str) -> ToolOutcome:
@@ -28,3 +30,21 @@ def denied(reason: str) -> ToolOutcome:
 
 def aborted_before_dispatch() -> ToolOutcome:
     return failed_with("ABORTED_BEFORE_DISPATCH", "tool call aborted before dispatch", "AbortError")
+
+
+def storable(value: object) -> bool:
+    """Whether the log can hold it: a lone surrogate (a file name that is not UTF-8) is no JSON, and an event that
+    cannot be written would end all saving of its session."""
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def with_storable_text(outcome: ToolOutcome) -> ToolOutcome:
+    """`outcome` as it is, or with escapes for what the log cannot hold and without its meta."""
+    if storable(outcome):
+        return outcome
+    text = outcome.text.encode("utf-8", "backslashreplace").decode()
+    return ToolOutcome(text, outcome.is_error, outcome.error)

@@ -14,7 +14,7 @@ from acp_bridge.errors import ToolFailed
 from acp_bridge.lifecycle.diagnostics import Diagnostics
 from acp_bridge.lifecycle.hooks import Hooks
 from acp_bridge.session.events import ToolPrepared, ToolStarted
-from acp_bridge.tools.outcomes import aborted_before_dispatch, denied, failed, failed_with
+from acp_bridge.tools.outcomes import aborted_before_dispatch, denied, failed, failed_with, storable, with_storable_text
 from acp_bridge.tools.registry import Tools
 from acp_bridge.tools.schema import violations
 from acp_bridge.tools.tool import Decision, Execution, Prepared, Tool, ToolOutcome
@@ -56,6 +56,8 @@ class Pipeline:
             prepared = await tool.prepare(execution)
         except Exception as error:
             return self._failure(execution, error)
+        if not storable(prepared.presentation):
+            return failed("this call names something that is not valid text, so it can be neither shown nor recorded")
         self._show(execution, prepared)
         return await self._authorise(execution, prepared)
 
@@ -67,7 +69,10 @@ class Pipeline:
         place = (execution.turn, execution.step, execution.call_id)
         execution.session.log.append(ToolStarted(*place))
         try:
-            return await self._hooks.waterfall(hookspecs.tools_execute, execution, lambda: self._body(tool, execution))
+            outcome = await self._hooks.waterfall(
+                hookspecs.tools_execute, execution, lambda: self._body(tool, execution)
+            )
+            return with_storable_text(outcome)
         except Exception as error:
             return self._failure(execution, error)
 
