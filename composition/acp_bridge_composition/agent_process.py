@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import anyio
 
@@ -22,6 +25,9 @@ from acp_bridge_composition.version import version
 from acp_bridge_composition.workshop import Workshop
 
 __all__ = ["serve"]
+
+# Seconds. More than all undo deadlines of the composite together, so it ends only what they could not.
+EXIT_SECONDS = 10.0
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -59,4 +65,17 @@ async def _serve(shop: Workshop) -> None:
                 tasks.start_soon(on_signal)
                 await shop.bridge.closed.wait()
                 tasks.cancel_scope.cancel()
-            await root.dispose()
+            with _bounded_exit():
+                await root.dispose()
+
+
+@contextmanager
+def _bounded_exit() -> Iterator[None]:
+    """A write that hangs in the kernel cannot be cancelled; the process must not stay behind for it."""
+    last_resort = threading.Timer(EXIT_SECONDS, os._exit, (1,))
+    last_resort.daemon = True
+    last_resort.start()
+    try:
+        yield
+    finally:
+        last_resort.cancel()
