@@ -11,20 +11,22 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
 from msgspec import Raw
 
 from acp_bridge.approval.modes import MODES, preset_of
 from acp_bridge.bridge.auth import AuthMethods
+from acp_bridge.bridge.changes import Place
 from acp_bridge.bridge.listing import session_page
 from acp_bridge.bridge.live import LiveSession
 from acp_bridge.bridge.prompt_blocks import prompt_text, title_of
 from acp_bridge.bridge.sessions import Sessions, checked_roots
 from acp_bridge.bridge.settle import stop_reason
-from acp_bridge.errors import InvalidParams, InvalidRequest, SessionNotFound
+from acp_bridge.errors import InvalidParams, InvalidRequest
 from acp_bridge.lifecycle.diagnostics import Diagnostics
 from acp_bridge.persistence.persistence import Persistence
 from acp_bridge.session.content import UserSource, text_message
-from acp_bridge.session.events import AbortReason, PresetSet, SandboxModeSet, TitleSet
+from acp_bridge.session.events import AbortReason, PresetSet, SandboxModeSet, TitleSet, TurnEndReason
 from acp_bridge.session.fold import last_body
 from acp_bridge.wire.acp_types import (
     AuthenticateParams,
@@ -70,6 +72,7 @@ class Methods:
         self._send = send
         self._drain = drain
         self._sessions: Sessions | None = None
+        self._early: dict[anyio.CancelScope, str] = {}
         self.client: ClientCapabilities | None = None
         self.client_name: str | None = None
 
@@ -134,13 +137,17 @@ class Methods:
         live = await self._open.create(request.cwd, roots)
         return {"sessionId": live.session.id, "modes": _modes(live)}
 
-    async def _load(self, context: RequestContext, params: Raw) -> object:
+    def _load(self, context: RequestContext, params: Raw) -> Awaitable[object]:
         request = decode_params(params, LoadSessionParams)
         roots = checked_roots(request.cwd, request.additional_directories)
         self._note_servers(request.mcp_servers)
-        live = await self._open.load(request.session_id, roots)
-        await live.replay(lambda update: self._send(live.session.id, update), self._drain)
-        return {"modes": _modes(live)}
+        return self._loaded(self._open.changes.place(request.session_id), request.session_id, roots)
+
+    async def _loaded(self, place: Place, session_id: str, roots: tuple[str, ...]) -> object:
+        async with place:
+            live = await self._open.load(session_id, roots)
+            await live.replay(lambda update: self._send(session_id, update), self._drain)
+            return {"modes": _modes(live)}
 
     async def _list(self, context: RequestContext, params: Raw) -> object:
         request = decode_params(params, ListParams)
@@ -149,17 +156,25 @@ class Methods:
     def _prompt(self, context: RequestContext, params: Raw) -> Awaitable[object]:
         request = decode_params(params, PromptParams)
         text = prompt_text(request.prompt)
-        live = self._open.find(request.session_id)
-        if live is None and self._open.changing(request.session_id):
-            return self._prompt_later(context, request.session_id, text)
-        if live is None:
-            raise SessionNotFound(request.session_id)
-        return self._begin(context, live, text)
+        if self._open.changes.under_way(request.session_id):
+            scope = anyio.CancelScope()
+            self._early[scope] = request.session_id
+            context.on_cancel = scope.cancel
+            return self._prompt_later(context, request.session_id, text, scope)
+        return self._begin(context, self._open.require(request.session_id), text)
 
-    async def _prompt_later(self, context: RequestContext, session_id: str, text: str) -> object:
-        """A prompt in the same write as its session's load waits for the load's answer."""
-        live = await self._open.get(session_id)
-        return await self._begin(context, live, text)
+    async def _prompt_later(
+        self, context: RequestContext, session_id: str, text: str, scope: anyio.CancelScope
+    ) -> object:
+        """A prompt in the same write as its session's load waits for the load's answer; a cancel ends the wait."""
+        try:
+            with scope:
+                await self._open.changes.settled(session_id)
+        finally:
+            del self._early[scope]
+        if scope.cancel_called:
+            return {"stopReason": stop_reason(TurnEndReason("aborted", reason=USER))}
+        return await self._begin(context, self._open.require(session_id), text)
 
     def _begin(self, context: RequestContext, live: LiveSession, text: str) -> Awaitable[object]:
         self._auth.require_model()
@@ -174,28 +189,46 @@ class Methods:
         return settle()
 
     def _cancel(self, params: Raw) -> None:
-        live = self._open.find(decode_params(params, CancelParams).session_id)
+        session_id = decode_params(params, CancelParams).session_id
+        for scope, waiting_for in self._early.items():
+            if waiting_for == session_id:
+                scope.cancel()
+        live = self._open.find(session_id)
         if live is not None:
             live.agent.cancel(USER)
 
-    async def _close(self, context: RequestContext, params: Raw) -> object:
-        live = await self._open.get(decode_params(params, SessionIdParams).session_id)
-        live.agent.cancel(USER)
-        await self._open.close(live)
-        return {}
+    def _close(self, context: RequestContext, params: Raw) -> Awaitable[object]:
+        session_id = decode_params(params, SessionIdParams).session_id
+        live = self._open.find(session_id)
+        if live is not None:
+            live.agent.cancel(USER)
+        return self._closed(self._open.changes.place(session_id), session_id)
+
+    async def _closed(self, place: Place, session_id: str) -> object:
+        async with place:
+            await self._open.close(self._open.require(session_id))
+            return {}
 
     def _set_mode(self, context: RequestContext, params: Raw) -> Awaitable[object]:
         request = decode_params(params, SetModeParams)
-        live = self._open.find(request.session_id)
-        if live is None:
-            raise SessionNotFound(request.session_id)
-        mode = MODES.get(request.mode_id)
-        if mode is None:
-            raise InvalidParams(f"There is no mode {request.mode_id!r}; there are {', '.join(MODES)}.", field="modeId")
-        if preset_of(live.session.log.events).id != mode.id:
-            live.session.log.append(PresetSet(mode.id))
-            live.session.log.append(SandboxModeSet(mode.sandbox))
-        return _answer({})
+        if request.mode_id not in MODES:
+            there_are = f"There is no mode {request.mode_id!r}; there are {', '.join(MODES)}."
+            raise InvalidParams(there_are, field="modeId")
+        if self._open.changes.under_way(request.session_id):
+            return self._switch_later(request)
+        return _answer(self._switch(request))
+
+    async def _switch_later(self, request: SetModeParams) -> object:
+        await self._open.changes.settled(request.session_id)
+        return self._switch(request)
+
+    def _switch(self, request: SetModeParams) -> dict[str, Any]:
+        log = self._open.require(request.session_id).session.log
+        mode = MODES[request.mode_id]
+        if preset_of(log.events).id != mode.id:
+            log.append(PresetSet(mode.id))
+            log.append(SandboxModeSet(mode.sandbox))
+        return {}
 
     def _note_servers(self, servers: list[Raw] | None) -> None:
         if servers:

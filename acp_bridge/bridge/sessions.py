@@ -16,6 +16,7 @@ import anyio
 
 from acp_bridge.agent.parts import AgentParts
 from acp_bridge.approval.modes import DEFAULT_MODE, MODES
+from acp_bridge.bridge.changes import Changes
 from acp_bridge.bridge.live import LiveSession, live_session
 from acp_bridge.bridge.project import Projection
 from acp_bridge.errors import InvalidParams, SessionNotFound
@@ -50,7 +51,7 @@ class Sessions:
         self._scope = scope
         self._editor_for = editor_for
         self._live: dict[str, LiveSession] = {}
-        self._changing: dict[str, anyio.Event] = {}
+        self.changes = Changes()
 
     @property
     def live(self) -> tuple[LiveSession, ...]:
@@ -59,17 +60,12 @@ class Sessions:
     def find(self, session_id: str) -> LiveSession | None:
         return self._live.get(session_id)
 
-    def changing(self, session_id: str) -> bool:
-        """Whether a load or a close of it is under way."""
-        return session_id in self._changing
-
-    async def get(self, session_id: str) -> LiveSession:
-        """Waits for a load under way. Raises SessionNotFound."""
-        if session_id in self._changing:
-            await self._changing[session_id].wait()
-        if session_id not in self._live:
+    def require(self, session_id: str) -> LiveSession:
+        """Raises SessionNotFound."""
+        live = self._live.get(session_id)
+        if live is None:
             raise SessionNotFound(session_id)
-        return self._live[session_id]
+        return live
 
     async def create(self, cwd: str, roots: tuple[str, ...]) -> LiveSession:
         header = Header(FORMAT_VERSION, str(uuid.uuid4()), now_ms(), cwd)
@@ -81,21 +77,14 @@ class Sessions:
         return live
 
     async def load(self, session_id: str, roots: tuple[str, ...]) -> LiveSession:
-        """The live session, opened and repaired first when it is not live yet.
+        """The live session, opened and repaired first when it is not live yet. Needs the session's place in `changes`.
 
         Raises SessionNotFound, SessionAlreadyOwned, LogCorrupt, SessionFormatUnsupported.
         """
-        while session_id in self._changing:
-            await self._changing[session_id].wait()
         if session_id in self._live:
             return self._live[session_id]
-        opened = self._changing[session_id] = anyio.Event()
-        try:
-            handle = await self._persistence.open(session_id)
-            live = self._live[session_id] = await self._reopen(handle, roots)
-        finally:
-            del self._changing[session_id]
-            opened.set()
+        handle = await self._persistence.open(session_id)
+        live = self._live[session_id] = await self._reopen(handle, roots)
         return live
 
     async def close(self, live: LiveSession) -> None:
@@ -104,12 +93,7 @@ class Sessions:
         if self._live.get(session_id) is not live or live.scope is None:
             return
         del self._live[session_id]
-        closed = self._changing[session_id] = anyio.Event()
-        try:
-            await self._scope.detach(live.scope)
-        finally:
-            del self._changing[session_id]
-            closed.set()
+        await self._scope.detach(live.scope)
 
     async def _reopen(self, handle: WriteHandle, roots: tuple[str, ...]) -> LiveSession:
         try:
