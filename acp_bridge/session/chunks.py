@@ -133,8 +133,7 @@ class Assembly:
             case BlockStart():
                 self._slot(chunk.index, chunk.block_type)
             case BlockEnd():
-                kind = "tool-call" if isinstance(chunk.block, ToolCallBlock) else "text"
-                self._slot(chunk.index, kind).ended = chunk.block
+                self._slot(chunk.index, "text").ended = chunk.block
             case UsageChunk():
                 self.usage = chunk.usage
             case Finish():
@@ -145,10 +144,11 @@ class Assembly:
 
         A stream without a finish counts as stopped (contracts §1.6), but a call in it that has no end is half a call.
         """
-        kept = (slot.block() for slot in self._open.values() if slot.kind != "tool-call" or self._whole(slot))
-        return tuple(block for block in kept if not _empty(block))
+        return tuple(block for slot in self._open.values() if self._counts(slot, block := slot.block()))
 
-    def _whole(self, slot: _Open) -> bool:
+    def _counts(self, slot: _Open, block: Block) -> bool:
+        if not isinstance(block, ToolCallBlock):
+            return not _empty(block)
         if self.finish is None:
             return slot.ended is not None
         return self.finish.kind in ("tool-calls", "stop")
