@@ -26,28 +26,44 @@ def derive_messages(events: Iterable[Event]) -> list[Message]:
     """The conversation as the next model request carries it."""
     surface = [event.data for event in events if event.surface_op is not None]
     messages: list[Message] = []
-    pending: dict[str, Message] = {}
+    open_calls: list[_OpenCall] = []
     waiting: list[Message] = []
     for data in surface:
         if isinstance(data, AssistantMessage):
-            _settle(messages, pending, waiting)
+            _settle(messages, open_calls, waiting)
             messages.extend(_assistant(data))
-            calls = _calls(data.message)
-            pending = {call.id: _missing(call) for call in calls}
+            open_calls += map(_OpenCall, _calls(data.message))
         elif isinstance(data, ToolResult):
-            if data.block.tool_call_id in pending:
-                pending[data.block.tool_call_id] = data.message
+            _answer(open_calls, data)
         elif isinstance(data, UserMessage):
             waiting.append(_plain(data))
-    _settle(messages, pending, waiting)
+    _settle(messages, open_calls, waiting)
     return messages
 
 
-def _settle(messages: list[Message], pending: dict[str, Message], waiting: list[Message]) -> None:
+class _OpenCall:
+    """A call of the last reply and what answers it. A list of these, no dict: foreign logs repeat ids in one reply."""
+
+    __slots__ = ("call", "result")
+
+    def __init__(self, call: ToolCallBlock) -> None:
+        self.call = call
+        self.result: Message | None = None
+
+
+def _answer(open_calls: list[_OpenCall], result: ToolResult) -> None:
+    """The first of its id without a result; a result that answers no open call has no place in a request."""
+    for open_call in open_calls:
+        if open_call.call.id == result.block.tool_call_id and open_call.result is None:
+            open_call.result = result.message
+            return
+
+
+def _settle(messages: list[Message], open_calls: list[_OpenCall], waiting: list[Message]) -> None:
     """Results go before user messages that arrived between a call and its result."""
-    messages.extend(pending.values())
+    messages.extend(open_call.result or _missing(open_call.call) for open_call in open_calls)
     messages.extend(waiting)
-    pending.clear()
+    open_calls.clear()
     waiting.clear()
 
 

@@ -7,8 +7,9 @@ times equal the last real event's time; nothing is ever run again, nothing half-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct, field
 
 from acp_bridge.session.chunks import interrupted_blocks
 from acp_bridge.session.content import (
@@ -41,7 +42,7 @@ from acp_bridge.session.events import (
 )
 from acp_bridge.session.log import runs
 
-__all__ = ["NOT_STARTED_TEXT", "OUTCOME_UNKNOWN_TEXT", "assistant_message_id", "closers"]
+__all__ = ["NOT_STARTED_TEXT", "OUTCOME_UNKNOWN_TEXT", "Sourced", "assistant_message_id", "closers", "unanswered"]
 
 NOT_STARTED_TEXT = (
     "TOOL_NOT_STARTED: the agent was stopped before this call was started. It did not run and changed nothing. "
@@ -54,16 +55,18 @@ OUTCOME_UNKNOWN_TEXT = (
 )
 
 
-@dataclass
-class _Call:
+# A body and the seqs it was made from.
+Sourced = tuple[Body, tuple[int | tuple[int, int], ...] | None]
+
+
+class _Call(Struct):
     step: int
     seq: int | None = None
     started: bool = False
     asking: str | None = None
 
 
-@dataclass
-class _Scan:
+class _Scan(Struct):
     """What is open at the end of the prefix."""
 
     turn: int | None = None
@@ -73,6 +76,7 @@ class _Scan:
     source: ModelSource = field(default_factory=lambda: ModelSource("unknown", "unknown"))
     queues: dict[str, list[Message]] = field(default_factory=lambda: {"next-turn": [], "next-step": []})
     claimed: dict[str, Message] = field(default_factory=dict)
+    entered: set[str] = field(default_factory=set)
 
 
 def assistant_message_id(turn: int, step: int) -> str:
@@ -82,19 +86,27 @@ def assistant_message_id(turn: int, step: int) -> str:
 
 def closers(events: Sequence[Event]) -> list[Event]:
     """The events to append so that the log is whole. Empty when it already is."""
-    scan = _Scan()
-    for event in events:
-        _observe(scan, event)
-    if scan.turn is None:
-        return []
-    bodies = [*_kept_reply(scan, scan.turn), *_results(scan, scan.turn, events[-1].seq), *_kept_prompts(scan)]
-    if scan.step is not None:
-        bodies.append((StepEnd(scan.turn, scan.step), None))
-    bodies.append((TurnEnd(scan.turn, TurnEndReason("interrupted")), None))
+    scan = _scanned(events)
+    bodies: list[Sourced] = _kept_prompts(scan)
+    if scan.turn is not None:
+        bodies = [*_kept_reply(scan, scan.turn), *_results(scan, scan.turn, events[-1].seq), *bodies]
+        if scan.step is not None:
+            bodies.append((StepEnd(scan.turn, scan.step), None))
+        bodies.append((TurnEnd(scan.turn, TurnEndReason("interrupted")), None))
     return [_event(events[-1], offset, *item) for offset, item in enumerate(bodies, 1)]
 
 
-Sourced = tuple[Body, tuple[int | tuple[int, int], ...] | None]
+def unanswered(events: Sequence[Event]) -> list[Sourced]:
+    """Results with their sources for the calls of the open step that have none, told apart as after a crash."""
+    scan = _scanned(events)
+    return [] if scan.turn is None else _results(scan, scan.turn, events[-1].seq)
+
+
+def _scanned(events: Iterable[Event]) -> _Scan:
+    scan = _Scan()
+    for event in events:
+        _observe(scan, event)
+    return scan
 
 
 def _observe(scan: _Scan, event: Event) -> None:
@@ -117,6 +129,7 @@ def _observe(scan: _Scan, event: Event) -> None:
             scan.calls.update({call.id: _Call(step) for call in calls})
         case UserMessage(id=message_id):
             scan.claimed.pop(message_id, None)
+            scan.entered.add(message_id)
         case InboxSpliced() as splice:
             _observe_splice(scan, splice)
         case _:
@@ -164,6 +177,8 @@ def _kept_prompts(scan: _Scan) -> list[Sourced]:
     kept: list[Sourced] = [
         (UserMessage(message.id, message.role, message.content, message.source), None)
         for message in (*scan.claimed.values(), *waiting)
+        # Entered and still in the queue: a repair before this one was cut off between the two.
+        if message.id not in scan.entered
     ]
     for target, queue in scan.queues.items():
         if queue:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from acp_bridge import hookspecs
-from acp_bridge.errors import CheckpointFailed, SessionClosed
+from acp_bridge.errors import BridgeError, CheckpointFailed, SessionAlreadyExists, SessionClosed
 from acp_bridge.lifecycle.hooks import Hooks
 from acp_bridge.session.events import Event, Header
 from acp_bridge.session.log import SessionLog, now_ms
@@ -43,7 +43,12 @@ class SessionStore:
 
     @contextmanager
     def entered(self, header: Header, roots: tuple[str, ...], events: Iterable[Event] = ()) -> Iterator[Session]:
-        """Publish a session over `events` until the context is left. Its appends reach `session_event`."""
+        """Publish a session over `events` until the context is left. Its appends reach `session_event`.
+
+        Raises SessionAlreadyExists for an id that is live: events of two logs must never mix.
+        """
+        if header.id in self._live:
+            raise SessionAlreadyExists(header.id)
 
         def publish(event: Event) -> None:
             self._hooks.emit(hookspecs.session_event, session, event)
@@ -64,5 +69,15 @@ class SessionStore:
             raise SessionClosed(session.id)
         try:
             return await self._hooks.parallel(hookspecs.session_flush, session) > 0
-        except OSError as error:
-            raise CheckpointFailed(session.id, error.strerror or type(error).__name__) from error
+        except BridgeError:
+            raise
+        except Exception as error:
+            raise CheckpointFailed(session.id, _reason(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    """Why, in a few words, whatever the storage raised."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    named = isinstance(error, OSError) and error.strerror
+    return named or type(error).__name__
