@@ -89,11 +89,14 @@ class Sessions:
 
     async def close(self, live: LiveSession) -> None:
         """Bring the agent to rest and let the session go; it stays loadable."""
-        session_id = live.session.id
-        if self._live.get(session_id) is not live or live.scope is None:
+        scope, live.scope = live.scope, None
+        if scope is None:
             return
-        del self._live[session_id]
-        await self._scope.detach(live.scope)
+        try:
+            await self._scope.detach(scope)
+        finally:
+            # Only now: until it is at rest, the editor is to see how its calls end.
+            del self._live[live.session.id]
 
     async def _reopen(self, handle: WriteHandle, roots: tuple[str, ...]) -> LiveSession:
         try:
