@@ -29,10 +29,10 @@ class Frame:
 
     @cached_property
     def message(self) -> dict[str, Any] | None:
-        """The JSON object of the line, or None if it holds none (strict UTF-8, no NaN)."""
+        """The JSON object of the line, or None if it holds none (strict UTF-8, no NaN, nested as Python can)."""
         try:
             value = json.loads(self.raw.decode(), parse_constant=_refuse_constant)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) else None
 

@@ -26,6 +26,8 @@ TURN_BOUND = {
     "plan_removed",
 }
 FINAL = {"completed", "failed"}
+REFUSALS = (-32700, -32600, -32602)
+"""Codes of what was never begun: no JSON, no request, wrong params."""
 GIVES_SESSION = {"session/new", "session/fork"}
 RESTORES_SESSION = {"session/load", "session/resume"}
 
@@ -51,7 +53,7 @@ class Session:
     has_modes: bool = False
     has_options: bool = False
     loads: set[str] = field(default_factory=set)
-    prompts: set[str] = field(default_factory=set)
+    prompts: list[str] = field(default_factory=list)
     calls: dict[str, str] = field(default_factory=dict)
     """Status of each announced tool call."""
 
@@ -70,16 +72,22 @@ class Order:
         self.cancelled: set[str] = set()
         self.agent_requests: dict[str, str] = {}
         self.terminals: set[str] = set()
+        self.unreadable = 0
+        """Client lines without an answer that held no JSON object; their id may be known all the same."""
 
     def client(self, message: dict[str, Any] | None) -> None:
         """Take note of what the client sent; None is a line that was no JSON object."""
         if message is None:
+            self.unreadable += 1
             return
         params = mapping(message.get("params"))
         if "id" in message and "result" not in message and "error" not in message:
-            self._client_request(Request(json.dumps(message["id"]), message.get("method"), params))
+            method = message.get("method")
+            self._client_request(
+                Request(json.dumps(message["id"]), method if isinstance(method, str) else None, params)
+            )
         elif message.get("method") == "session/cancel":
-            self.cancelled |= self._session(params).prompts
+            self.cancelled.update(self._session(params).prompts)
         elif message.get("method") == "$/cancel_request":
             self.cancelled.add(json.dumps(params.get("requestId")))
         elif self.agent_requests.get(json.dumps(message.get("id"))) == "terminal/create":
@@ -88,7 +96,9 @@ class Order:
     def answered(self, message: dict[str, Any]) -> Request | None:
         """The open client request that this agent frame answers; it is open no longer."""
         waiting = self.open.get(json.dumps(message.get("id"))) if "method" not in message else None
-        return waiting.pop(0) if waiting else None
+        # Of two with one id the second is refused.
+        refused = mapping(message.get("error")).get("code") == -32600
+        return waiting.pop(-1 if refused else 0) if waiting else None
 
     def problems(self, message: dict[str, Any], request: Request | None) -> Iterator[str]:
         """Violations by one agent frame; `request` is what `answered` said about it."""
@@ -109,7 +119,7 @@ class Order:
         if request.method == "initialize":
             self.capabilities = mapping(request.params.get("clientCapabilities"))
         elif request.method == "session/prompt":
-            self._session(request.params).prompts.add(request.key)
+            self._session(request.params).prompts.append(request.key)
         elif request.method == "session/load":
             session = self._session(request.params)
             session.loads.add(request.key)
@@ -118,13 +128,16 @@ class Order:
 
     def _response_problems(self, message: dict[str, Any], request: Request | None) -> Iterator[str]:
         if request is None:
-            refused = mapping(message.get("error")).get("code") in (-32700, -32600)
-            if message.get("id") is not None or not refused:
+            code = mapping(message.get("error")).get("code")
+            if code == -32700 and self.unreadable:
+                self.unreadable -= 1
+            elif message.get("id") is not None or code not in REFUSALS:
                 yield f"rule 5: a response to no open request: id {message.get('id')!r}"
             return
         result = mapping(message["result"]) if "result" in message else None
         if request.method == "session/prompt":
-            yield from self._prompt_end_problems(request, failed="error" in message)
+            code = mapping(message.get("error")).get("code")
+            yield from self._prompt_end_problems(request, failed=code not in (None, *REFUSALS))
         elif request.method in RESTORES_SESSION:
             yield from self._restore_end_problems(request, result)
         elif request.method in GIVES_SESSION and result is not None:
@@ -137,7 +150,8 @@ class Order:
 
     def _prompt_end_problems(self, request: Request, *, failed: bool) -> Iterator[str]:
         session = self._session(request.params)
-        session.prompts.discard(request.key)
+        if request.key in session.prompts:
+            session.prompts.remove(request.key)
         if failed and request.key in self.cancelled:
             yield "rule 1: a cancelled prompt was answered with an error"
         if not session.prompts:
