@@ -7,6 +7,7 @@ event says `ignorable`, in which case its data is carried along as plain JSON.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -62,11 +63,15 @@ class Vocabulary:
         self._decoders = {name: msgspec.json.Decoder(body) for name, body in self._bodies.items()}
 
     def encode_event(self, event: Event) -> bytes:
-        """One line with its newline. Raises MalformedRecord for what JSON cannot hold (a lone surrogate)."""
+        """One line with its newline. Raises MalformedRecord for what JSON cannot hold (a lone surrogate, a NaN)."""
         try:
-            return _encoder.encode(event) + b"\n"
-        except (TypeError, ValueError, UnicodeEncodeError) as error:
+            line = _encoder.encode(event)
+        except (TypeError, ValueError) as error:
             raise MalformedRecord(f"event {event.seq} ({event.type}) is not lossless JSON") from error
+        # msgspec writes null for a number that JSON has not; everything else that is null is rare enough to look at.
+        if b"null" in line and not _finite(msgspec.to_builtins(event)):
+            raise MalformedRecord(f"event {event.seq} ({event.type}) holds a number that JSON has not")
+        return line + b"\n"
 
     def decode_event(self, line: bytes) -> Event:
         """Raises MalformedRecord or UnknownEventType."""
@@ -86,6 +91,14 @@ class Vocabulary:
         if type(data).SURFACE is not (raw.surface_op is not None):
             raise MalformedRecord(f"event {raw.seq} ({raw.type}) has its surfaceOp missing or out of place")
         return _event(raw, data)
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_finite, value.values()))
+    return all(map(_finite, value)) if isinstance(value, list | tuple) else True
 
 
 def _event(raw: _Line, data: Any) -> Event:

@@ -43,8 +43,9 @@ def storable(value: object) -> bool:
 
 
 def with_storable_text(outcome: ToolOutcome) -> ToolOutcome:
-    """`outcome` as it is, or with escapes for what the log cannot hold and without its meta."""
+    """`outcome` as the log will give it back, or with escapes for what the log cannot hold and without its meta."""
     if storable(outcome):
-        return outcome
+        meta = None if outcome.meta is None else msgspec.json.decode(msgspec.json.encode(outcome.meta))
+        return msgspec.structs.replace(outcome, meta=meta)
     text = outcome.text.encode("utf-8", "backslashreplace").decode()
     return ToolOutcome(text, outcome.is_error, outcome.error)
