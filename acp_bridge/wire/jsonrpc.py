@@ -159,6 +159,10 @@ _ID: msgspec.json.Decoder[IdKey] = msgspec.json.Decoder(str | int | float | None
 _TEXT = msgspec.json.Decoder(str)
 _ABSENT = Raw(b"")
 _NULL = Raw(b"null")
+_LONE_SURROGATE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|\\u[dD][c-fC-F][0-9a-fA-F]{2}|"
+    rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\.)"
+)
 _ENVELOPE_MEMBER = re.compile(
     rb'\s*[{,]\s*"(jsonrpc|id|method|result|error|params)"\s*:\s*'
     rb'(?:("(?:[^"\\]|\\.)*"|-?[0-9][-+.0-9eE]*|null)(?=\s*[,}]))?'
@@ -166,12 +170,19 @@ _ENVELOPE_MEMBER = re.compile(
 
 
 def parse(line: bytes) -> Message:
-    """Tell what one line is. A missing "jsonrpc" is tolerated, batches are not (ACP v1 has none)."""
+    """Tell what one line is. A missing "jsonrpc" is tolerated, batches are not (ACP v1 has none).
+
+    Lone surrogates, which no UTF-8 can hold, become U+FFFD, as they do in what is sent.
+    """
     try:
         members = _MEMBERS.decode(line)
     except msgspec.ValidationError:
         return Invalid(None, InvalidRequest("A frame must be one JSON object; batches are not supported."), "unknown")
     except msgspec.DecodeError as malformed:
+        # JavaScript and Python write half an emoji, or a file name that is not UTF-8, as a lone surrogate's escape.
+        whole = _LONE_SURROGATE.sub(lambda found: found[1] or b"\\ufffd", line)
+        if whole != line:
+            return parse(whole)
         return _broken(line[:_HEAD], f"The line is not JSON: {str(malformed).removeprefix('JSON is malformed: ')}.")
     except RecursionError:
         return _broken(line[:_HEAD], "The line is nested too deeply.")

@@ -62,8 +62,10 @@ BAD = {
     "bad utf-8": Bad(b'{"id":7,"method":"a","params":{"x":"\xff"}}', b"7", ParseError, "request"),
     "bad utf-8 in the id": Bad(b'{"id":"\xff","method":"a"}', None, ParseError, "request"),
     "encoded surrogate": Bad(b'{"id":7,"method":"a","params":{"x":"\xed\xa0\x80"}}', b"7", ParseError, "request"),
-    "lone surrogate": Bad(b'{"id":7,"method":"a","params":{"x":"\\ud800"}}', b"7", ParseError, "request"),
-    "lone low surrogate": Bad(b'{"id":7,"method":"a","params":{"x":"\\udc00"}}', b"7", ParseError, "request"),
+    "lone surrogate and more damage": Bad(
+        b'{"id":7,"method":"a","params":{"x":"\\ud800"}', b"7", ParseError, "request"
+    ),
+    "half an escape": Bad(b'{"id":7,"method":"a","params":{"x":"\\ud80"}}', b"7", ParseError, "request"),
     "NaN": Bad(b'{"id":7,"method":"a","params":{"x":NaN}}', b"7", ParseError, "request"),
     "Infinity": Bad(b'{"id":7,"method":"a","params":[-Infinity]}', b"7", ParseError, "request"),
     "control character": Bad(b'{"id":7,"method":"a","params":{"x":"\x01"}}', b"7", ParseError, "request"),
@@ -133,6 +135,24 @@ def test_a_line_with_a_result_or_an_error_is_a_response(line: bytes, response: R
 def test_ids_are_the_same_by_value_not_by_spelling() -> None:
     assert id_key(b"1") == id_key(b"1.0") != id_key(b'"1"')
     assert id_key(b'"a"') == id_key(b'"\\u0061"')
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (rb"\ud800", "\ufffd"),
+        (rb"\uDFFF", "\ufffd"),
+        (rb"\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
+        (rb"\ud83d\ude00\ude00", "\U0001f600\ufffd"),
+        (rb"\udc00\ud800", "\ufffd\ufffd"),
+        (rb"\ud800\n\ud83d\ude00\\ud800\\\ud800", "\ufffd\n\U0001f600\\ud800\\\ufffd"),
+        (rb"\ud800\u0041", "\ufffdA"),
+    ],
+)
+def test_lone_surrogates_are_replaced_and_nothing_else_is(written: bytes, read: str) -> None:
+    message = parse(b'{"id":1,"method":"m","params":{"x":"%b"}}' % written)
+    assert isinstance(message, Request)
+    assert json.loads(bytes(message.params)) == {"x": read}
 
 
 def test_a_short_id_does_not_keep_its_whole_line_alive() -> None:
