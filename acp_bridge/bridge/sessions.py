@@ -27,8 +27,12 @@ from acp_bridge.session.events import Event, Header, PresetSet, SandboxModeSet
 from acp_bridge.session.log import now_ms
 from acp_bridge.session.repair import closers
 from acp_bridge.tools.tool import EditorFiles
+from acp_bridge.tools.visible import visible_line
 
 __all__ = ["Sessions", "checked_roots"]
+
+# Characters of a path in an error.
+SHOWN_PATH = 300
 
 EditorFor = Callable[[str], EditorFiles | None]
 
@@ -37,8 +41,8 @@ def checked_roots(cwd: str, additional: list[str] | None) -> tuple[str, ...]:
     """The canonical roots of a session. Raises InvalidParams naming the field."""
     if not Path(cwd).is_absolute():
         raise InvalidParams("cwd must be an absolute path.", field="cwd")
-    if not Path(cwd).is_dir():
-        raise InvalidParams(f"cwd is not an existing directory: {cwd}", field="cwd")
+    if not os.path.isdir(cwd):  # noqa: PTH112  # Path.is_dir raises for a name that is too long or not readable
+        raise InvalidParams(f"cwd is not an existing directory: {visible_line(cwd[:SHOWN_PATH])}.", field="cwd")
     if additional:
         raise InvalidParams("This agent takes no additional directories.", field="additionalDirectories")
     return (os.path.realpath(cwd),)
