@@ -215,15 +215,15 @@ class LogCorrupt(BridgeError):
 
 
 class CheckpointFailed(BridgeError):
-    """The session log could not be made durable, so the action it guards did not start."""
+    """The session log could not be made durable. `so` says what that has stopped, or what is not saved."""
 
-    def __init__(self, session_id: str, reason: str) -> None:
+    def __init__(self, session_id: str, reason: str, so: str = "nothing was started") -> None:
         super().__init__(
-            f"The session log could not be written ({reason}), so nothing was started. "
-            "Free space or repair the disk, then prompt again."
+            f"The session log could not be written ({reason}), so {so}. Free space or repair the disk, then try again."
         )
         self.session_id = session_id
         self.reason = reason
+        self.so = so
 
 
 class ModelFailed(BridgeError):

@@ -115,9 +115,9 @@ class Agent:
         finally:
             self.session.log.append(TurnEnd(self._turn, reason))
             self._signal = None
-        await self._final_flush()
+        unsaved = await self._final_flush()
         for message in claimed:
-            self._settle(message.id, reason)
+            self._settle(message.id, _told(reason, unsaved))
 
     async def _contained(self, signal: Signal, claimed: list[Message]) -> TurnEndReason:
         """The turn's ending, whatever was raised. An abort in effect outranks an error."""
@@ -195,13 +195,21 @@ class Agent:
         finally:
             log.append(StepEnd(self._turn, number))
 
-    async def _final_flush(self) -> None:
+    async def _final_flush(self) -> Failure | None:
         """The closing checkpoint. A rejected one is reported live and later work goes on (contracts §2.9)."""
         try:
             with anyio.CancelScope(shield=True):
                 await self._parts.store.flush(self.session)
+        except CheckpointFailed as error:
+            failure = _failure(
+                CheckpointFailed(error.session_id, error.reason, "the end of this turn is not saved yet")
+            )
         except BridgeError as error:
-            self._report(_failure(error))
+            failure = _failure(error)
+        else:
+            return None
+        self._report(failure)
+        return failure
 
     def _report(self, failure: Failure) -> None:
         subject = AgentFailure(self._turn, 0, failure.message, failure.code)
@@ -211,6 +219,14 @@ class Agent:
         ticket = self._tickets.pop(message_id, None)
         if ticket is not None:
             ticket.settle(reason)
+
+
+def _told(reason: TurnEndReason, unsaved: Failure | None) -> TurnEndReason:
+    """What the prompt's sender is told. A turn that is complete but not saved is no ordinary end: nobody should take
+    its reply for kept. A cancelled one stays cancelled (editors rule 1)."""
+    if unsaved is None or reason.kind in ("aborted", "error"):
+        return reason
+    return TurnEndReason("error", error=unsaved)
 
 
 def _failure(error: Exception) -> Failure:

@@ -19,7 +19,7 @@ from acp_bridge.approval.modes import DEFAULT_MODE, MODES
 from acp_bridge.bridge.changes import Changes
 from acp_bridge.bridge.live import LiveSession, live_session
 from acp_bridge.bridge.project import Projection
-from acp_bridge.errors import InvalidParams, SessionNotFound
+from acp_bridge.errors import CheckpointFailed, InvalidParams, SessionNotFound
 from acp_bridge.lifecycle.scope import Scope
 from acp_bridge.persistence.persistence import Persistence, WriteHandle
 from acp_bridge.session.codec import FORMAT_VERSION
@@ -83,12 +83,15 @@ class Sessions:
     async def load(self, session_id: str, roots: tuple[str, ...]) -> LiveSession:
         """The live session, opened and repaired first when it is not live yet. Needs the session's place in `changes`.
 
-        Raises SessionNotFound, SessionAlreadyOwned, LogCorrupt, SessionFormatUnsupported.
+        Raises SessionNotFound, SessionAlreadyOwned, LogCorrupt, SessionFormatUnsupported, CheckpointFailed.
         """
         if session_id in self._live:
             return self._live[session_id]
-        handle = await self._persistence.open(session_id)
-        live = self._live[session_id] = await self._reopen(handle, roots)
+        try:
+            handle = await self._persistence.open(session_id)
+            live = self._live[session_id] = await self._reopen(handle, roots)
+        except OSError as error:
+            raise CheckpointFailed(session_id, error.strerror or type(error).__name__, "it was not loaded") from error
         return live
 
     async def close(self, live: LiveSession) -> None:
