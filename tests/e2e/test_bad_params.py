@@ -106,6 +106,7 @@ async def test_a_member_of_the_wrong_type_or_missing_is_named(tmp_path: Path, me
         for field, params in wrong_params(method, good_params(session, tmp_path)):
             assert (params, await _refused(editor, method, params)) == (params, (BAD_PARAMS, field))
         if method != "session/list":
+            whole: Any
             for whole in ([], ["x"], {}):
                 assert (await _refused(editor, method, whole))[0] == BAD_PARAMS
         assert await _sessions(editor) == 1
