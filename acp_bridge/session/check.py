@@ -104,15 +104,15 @@ class StructureChecker:
         if not isinstance(event.data, Body):
             return
         if event.type != event.data.TYPE:
-            yield f"a {event.type} event holds the data of a {event.data.TYPE}"
+            yield f"{event.type} holds the data of {event.data.TYPE}"
         if event.data.SURFACE is not (event.surface_op is not None):
-            yield f"surfaceOp is {'missing' if event.data.SURFACE else 'out of place'} on a {event.type}"
+            yield f"surfaceOp is {'missing' if event.data.SURFACE else 'out of place'} on {event.type}"
         yield from self._sources(event)
 
     def _sources(self, event: Event) -> Rules:
         cited = list(_expanded(event))
         if cited and event.surface_op is None:
-            yield f"a {event.type} cites sources"
+            yield f"{event.type} cites sources"
         if len(set(cited)) < len(cited) or any(not 0 <= seq < event.seq for seq in cited):
             yield "its sources are not unique earlier seqs"
 
@@ -149,7 +149,6 @@ class StructureChecker:
         if data.step != self._last_step + 1:
             yield f"step {data.step} follows step {self._last_step}"
         self._step = self._last_step = data.step
-        self._replied, self._chunks, self._calls = False, set(), {}
 
     def _step_end(self, event: Event, data: StepEnd) -> Rules:
         yield from self._inside(data)
@@ -159,7 +158,7 @@ class StructureChecker:
         open_calls = [call_id for call_id, call in self._calls.items() if not call.answered]
         if open_calls:
             yield f"the step ends without a result of {', '.join(map(repr, open_calls))}"
-        self._step, self._calls, self._chunks = None, {}, set()
+        self._step, self._replied, self._chunks, self._calls = None, False, set(), {}
 
     def _inside(self, data: Any) -> Rules:
         if (data.turn, data.step) != (self._turn, self._step):
@@ -168,7 +167,7 @@ class StructureChecker:
 
     def _in_turn(self, event: Event, data: Body) -> Rules:
         if self._turn is None:
-            yield f"a {event.type} outside a turn"
+            yield f"{event.type} outside a turn"
 
     def _chunk(self, event: Event, data: AssistantChunk) -> Rules:
         yield from self._inside(data)
