@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.e2e.asked import prompts
@@ -21,12 +22,13 @@ from tests.support.editor import Editor
 from tests.support.markers import Marker
 from tests.support.openai_server import OpenAIServer, Reply
 from tests.support.permissions import Answer, PermissionRequest
-from tests.support.processes import descendants, wait_gone
+from tests.support.processes import ProcessRef, descendants, wait_gone
 from tests.support.turns import Turn
 
 pytestmark = pytest.mark.anyio
 
 HELD = "# nobody answers"
+POLL_S = 0.01  # nothing tells that a background process has started
 PLAIN = "printf here > marker; sleep 300; touch late"
 STUBBORN = f"trap '' TERM INT HUP; setsid sleep 300 & (sleep 300 &); {PLAIN}"
 
@@ -87,6 +89,24 @@ async def test_a_killed_editor_takes_the_agent_and_its_commands_with_it(tmp_path
             editor.kill()
             await wait_gone(started)
     _check(tmp_path, sessions)
+
+
+async def test_no_command_outlives_an_agent_that_is_killed(tmp_path: Path) -> None:
+    """Field case T3, design §12: not one that left its session or its parent, or ignores signals, sandbox or not."""
+    with OpenAIServer([], fallback=lambda request: STATES[prompts(request)[-1]].reply) as server:
+        async with _agent(tmp_path, server, AGENT) as editor:
+            await _busy(editor, server, tmp_path)
+            started = await _sleeping(editor.pid, 7)
+            editor.kill()
+            await wait_gone(started)
+
+
+async def _sleeping(pid: int, count: int) -> list[ProcessRef]:
+    """All processes below `pid`, once as many as the commands start have begun to sleep."""
+    with anyio.fail_after(5):
+        while len([process for process in descendants(pid) if process.argv[:1] == ("sleep",)]) < count:
+            await anyio.sleep(POLL_S)
+    return descendants(pid)
 
 
 async def test_an_agent_whose_output_nobody_reads_any_more_ends_when_it_next_writes(tmp_path: Path) -> None:
