@@ -59,7 +59,8 @@ def start(folder: Path) -> None:
             opened.append(time.monotonic() - editor.spawned)
             rss.append(editor.rss_mb())
         if number == 0:
-            initialize.clear(), opened.clear(), rss.clear()
+            for figures in (initialize, opened, rss):
+                figures.clear()
     row("python -c pass", f"{bare * 1e3:.0f} ms")
     row("the libraries' imports alone", f"{stack * 1e3:.0f} ms")
     first, second = statistics.median(initialize), statistics.median(opened)
