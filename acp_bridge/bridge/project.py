@@ -1,8 +1,9 @@
 """Events to editor updates: the one projection, live and on replay (design §13).
 
 Owns: what each event looks like in an editor. Must not know: the connection, agents, storage.
-Invariant: what a replay sends equals, after merging chunks, what was sent live. It differs in two places only: a
-replay shows the person's own messages, and takes a reply's text from the committed message instead of its chunks.
+Invariant: what a replay sends equals, after merging chunks, what was sent live. It differs in three places only: a
+replay shows the person's own messages, leaves the mode to the load's answer, and takes a reply's text from the
+committed message instead of its chunks.
 """
 
 from __future__ import annotations
