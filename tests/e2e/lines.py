@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tests.support.frames import Frame
 from tests.support.schema import mapping
 
-__all__ = ["answers", "code_of", "line", "notification", "request", "text_prompt"]
+__all__ = ["answers", "answers_to", "code_of", "line", "notification", "request", "text_prompt"]
 
 
 def line(message: Any) -> bytes:
@@ -32,6 +32,11 @@ def text_prompt(id: Any, session: str, text: str) -> bytes:
 def answers(frames: Iterable[Frame]) -> list[Frame]:
     """Every result and error that the agent sent."""
     return [frame for frame in frames if frame.sender == "agent" and frame.is_response]
+
+
+def answers_to(id: Any) -> Callable[[Frame], bool]:
+    """For `Editor.wait_for`."""
+    return lambda frame: frame.is_response and bool(frame.id == id)
 
 
 def code_of(frames: Sequence[Frame], id: Any) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.lines import answers, code_of, line, notification, request, text_prompt
+from tests.e2e.lines import answers, answers_to, code_of, line, notification, request, text_prompt
 from tests.e2e.plays import play, text
 from tests.e2e.stored import StoredLog
 from tests.support.agent import start_agent
@@ -154,7 +154,7 @@ async def test_an_id_is_echoed_as_it_was_sent_and_only_one_request_at_a_time_may
         assert sorted(echoed) == sorted(b'{"jsonrpc":"2.0","id":%b' % id.encode() for id in ids)
         since = len(editor.frames)
         await editor.send_raw(text_prompt(7, session, "Once.") + text_prompt(7, session, "Twice."))
-        await editor.wait_for(lambda frame: frame.is_response and frame.id == 7, since=since)
+        await editor.wait_for(answers_to(7), since=since)
         assert code_of(editor.frames[since:], 7) == INVALID
         (tmp_path / "go").touch()
         await editor.wait_until(lambda: len(answers(editor.frames[since:])) == 2)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.wire.jsonrpc import LINE_CAP
-from tests.e2e.lines import code_of, request, text_prompt
+from tests.e2e.lines import answers_to, code_of, request, text_prompt
 from tests.e2e.plays import call, play, text
 from tests.e2e.stored import StoredLog
 from tests.support.agent import start_agent
@@ -38,7 +38,7 @@ def _line_of(size: int, session: str) -> bytes:
 
 
 async def _answer(editor: Editor, id: str, since: int) -> dict[str, Any]:
-    frame = await editor.wait_for(lambda frame: frame.is_response and frame.id == id, since=since)
+    frame = await editor.wait_for(answers_to(id), since=since)
     return mapping(frame.message)
 
 
