@@ -64,7 +64,7 @@ class Agent:
             raise SessionClosed(self.session.id)
         if not self.running:
             # Left over from before a crash: nobody waits for it any more, so it must not run by itself.
-            self._inbox.clear()
+            self._inbox.discard("next-turn")
         self._inbox.send(message, "next-turn")
         ticket = self._tickets[message.id] = Ticket(message.id)
         self._idle = anyio.Event() if self._idle.is_set() else self._idle
@@ -94,12 +94,21 @@ class Agent:
         await self.when_idle()
 
     async def run(self) -> None:
-        """Serve turns until disposed. Run it in a task of the session's own group."""
-        while not self._disposed or self._inbox.pending("next-turn"):
-            await self._wake.wait()
-            self._wake = anyio.Event()
-            while self._inbox.pending("next-turn"):
-                await self._serve_turn()
+        """Serve turns until disposed. Run it in a task of the session's own group.
+
+        However it ends, nobody is left waiting: neither for a prompt's ending nor for idle.
+        """
+        try:
+            while not self._disposed or self._inbox.pending("next-turn"):
+                await self._wake.wait()
+                self._wake = anyio.Event()
+                while self._inbox.pending("next-turn"):
+                    await self._serve_turn()
+                self._idle.set()
+        finally:
+            self._disposed = True
+            for message_id in list(self._tickets):
+                self._settle(message_id, TurnEndReason("aborted", reason=DISPOSED))
             self._idle.set()
 
     async def _serve_turn(self) -> None:
@@ -115,9 +124,10 @@ class Agent:
         finally:
             self.session.log.append(TurnEnd(self._turn, reason))
             self._signal = None
-        unsaved = await self._final_flush()
-        for message in claimed:
-            self._settle(message.id, _told(reason, unsaved))
+            # Here, so that even a turn that was cut off from outside is flushed and answered.
+            unsaved = await self._final_flush()
+            for message in claimed:
+                self._settle(message.id, _told(reason, unsaved))
 
     async def _contained(self, signal: Signal, claimed: list[Message]) -> TurnEndReason:
         """The turn's ending, whatever was raised. An abort in effect outranks an error."""
@@ -143,7 +153,7 @@ class Agent:
             entry = await self._enter(number + 1, messages, signal)
             if entry.kind == "block":
                 return TurnEndReason("blocked")
-            if signal.aborted or (ending is not None and not entry.messages):
+            if signal.aborted or (not entry.messages and (ending is not None or number == 0)):
                 self._keep(entry.messages)
                 return ending or TurnEndReason("completed")
             if number == self._parts.max_steps:
@@ -164,7 +174,7 @@ class Agent:
         try:
             subject = PreStep(self.session, self._turn, number, messages, signal)
             entry = await self._parts.hooks.waterfall(hookspecs.agent_pre_step, subject, enter)
-        except Exception:
+        except BaseException:
             self._keep(messages)
             raise
         if entry.kind == "block":

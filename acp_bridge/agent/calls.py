@@ -32,7 +32,9 @@ def unique_calls(blocks: Sequence[Block], used: set[str], place: str) -> tuple[t
         if not isinstance(block, ToolCallBlock):
             out.append(block)
             continue
-        fresh = block.id if block.id and block.id not in taken else f"{block.id or 'call'}-{place}-{number}"
+        fresh = block.id if block.id else f"call-{place}-{number}"
+        while fresh in taken:
+            fresh = f"{fresh}-{place}-{number}"
         if block.id and block.id in seen:
             repeated.add(fresh)
         seen.add(block.id)

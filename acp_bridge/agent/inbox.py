@@ -39,9 +39,9 @@ class Inbox:
 
     def clear(self) -> tuple[Message, ...]:
         """Discard everything, next-step first. Returns what was discarded."""
-        return self._discard("next-step") + self._discard("next-turn")
+        return self.discard("next-step") + self.discard("next-turn")
 
-    def _discard(self, target: Target) -> tuple[Message, ...]:
+    def discard(self, target: Target) -> tuple[Message, ...]:
         return self._take(target, len(self._lists[target]), outcome="canceled")
 
     def _take(self, target: Target, count: int, *, outcome: Literal["canceled"] | None = None) -> tuple[Message, ...]:

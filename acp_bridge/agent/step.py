@@ -30,7 +30,7 @@ from acp_bridge.session.events import (
     TurnEndReason,
 )
 from acp_bridge.session.fold import last_body
-from acp_bridge.session.repair import assistant_message_id
+from acp_bridge.session.repair import assistant_message_id, unanswered
 from acp_bridge.session.session import Session
 from acp_bridge.session.signal import Signal
 from acp_bridge.tools.outcomes import failed
@@ -82,7 +82,7 @@ class Step:
         kind = finish.kind if finish else "stop"
         if kind in ("error", "aborted"):
             failure = finish.failure if finish and finish.failure else Failure("The model request failed.", "UNKNOWN")
-            self._keep_interrupted(request)
+            self._keep_interrupted(request, assembly)
             return TurnEndReason("error", error=failure)
         message, repeated = self._commit(request, assembly)
         if kind == "max-tokens" or kind == "refusal":
@@ -111,15 +111,19 @@ class Step:
             self._log.append(context)
 
     async def _receive(self, request: ModelRequest) -> Assembly:
-        """Consume the stream. On abort the stream is dropped at once and what was shown is kept."""
+        """Consume the stream. On abort the stream is dropped at once; whatever cuts it, what was shown is kept."""
         assembly = Assembly()
-        with self._signal.cancels():
-            stream = await self._parts.hooks.waterfall(
-                hookspecs.llm_stream, ModelCall(request, self._session), lambda: self._open(request)
-            )
-            await self._consume(stream, assembly)
+        try:
+            with self._signal.cancels():
+                stream = await self._parts.hooks.waterfall(
+                    hookspecs.llm_stream, ModelCall(request, self._session), lambda: self._open(request)
+                )
+                await self._consume(stream, assembly)
+        except BaseException:
+            self._keep_interrupted(request, assembly)
+            raise
         if self._signal.aborted:
-            self._keep_interrupted(request)
+            self._keep_interrupted(request, assembly)
         return assembly
 
     async def _open(self, request: ModelRequest) -> AsyncIterator[Chunk]:
@@ -137,12 +141,12 @@ class Step:
                     continue
                 await hooks.serial(hookspecs.session_pressure, self._session)
 
-    def _keep_interrupted(self, request: ModelRequest) -> None:
+    def _keep_interrupted(self, request: ModelRequest, assembly: Assembly) -> None:
         blocks = interrupted_blocks(event.data.chunk for event in self._log.open_chunks)
         if blocks:
             message = self._message(request, blocks)
             self._log.append(
-                AssistantMessage(self._turn, self._number, message, interrupted=True),
+                AssistantMessage(self._turn, self._number, message, assembly.usage, interrupted=True),
                 sources=self._log.chunk_sources(),
             )
 
@@ -164,20 +168,31 @@ class Step:
         raw = {call.id: call.arguments for call in calls}
 
         def begin(execution: Execution) -> None:
+            # Read here, not when the calls were made: the person may narrow it while an earlier call runs.
+            execution.sandbox_mode = sandbox_mode_of(self._log.events)
             body = ToolCallEvent(self._turn, self._number, execution.call_id, execution.name, raw[execution.call_id])
             self._call_seqs[execution.call_id] = self._log.append(body).seq
 
         def refused(execution: Execution) -> ToolOutcome | None:
             return failed(REPEATED_ID) if execution.call_id in repeated else None
 
-        await run_calls(
-            [self._execution(call) for call in calls],
-            self._parts.pipeline,
-            begin=begin,
-            commit=self._commit_result,
-            refused=refused,
-            cap=self._parts.max_parallel,
-        )
+        try:
+            await run_calls(
+                [self._execution(call) for call in calls],
+                self._parts.pipeline,
+                begin=begin,
+                commit=self._commit_result,
+                refused=refused,
+                cap=self._parts.max_parallel,
+            )
+        except BaseException:
+            self._close_calls()
+            raise
+
+    def _close_calls(self) -> None:
+        """Cut off from outside or failed inside: each call that is left gets what can be known of it."""
+        for body, sources in unanswered(self._log.events):
+            self._log.append(body, sources=sources)
 
     def _execution(self, call: ToolCallBlock) -> Execution:
         return Execution(

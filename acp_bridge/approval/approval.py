@@ -51,8 +51,11 @@ class Approval:
             raise RuntimeError("approval was requested outside an open turn")
         asked = ApprovalAsked(str(uuid.uuid4()), request.tool_name, request.call_id, request.reason)
         log.append(asked)
-        outcome = await self._decide(request)
-        log.append(ApprovalDecided(asked.id, outcome))
+        outcome: ApprovalOutcome = "cancelled"
+        try:
+            outcome = await self._decide(request)
+        finally:
+            log.append(ApprovalDecided(asked.id, outcome))
         return outcome
 
     async def _decide(self, request: ApprovalRequest) -> ApprovalOutcome:

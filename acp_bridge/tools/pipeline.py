@@ -40,7 +40,11 @@ class Pipeline:
         tool = self._tools.get(execution.name)
         if tool is None or violations(tool.parameters, execution.arguments):
             return False
-        return tool.concurrency_safe(execution.arguments)
+        try:
+            return tool.concurrency_safe(execution.arguments) is True
+        except Exception as error:
+            self._diagnostics.failure(f"tool {execution.name} could not say whether it may overlap", error)
+            return False
 
     async def admit(self, execution: Execution) -> ToolOutcome | None:
         """Everything before the body, in model order. None means that `dispatch` may run it."""
@@ -59,13 +63,18 @@ class Pipeline:
         if not storable(prepared.presentation):
             return failed("this call names something that is not valid text, so it can be neither shown nor recorded")
         self._show(execution, prepared)
-        return await self._authorise(execution, prepared)
+        try:
+            return await self._authorise(execution, prepared)
+        except Exception as error:
+            return self._failure(execution, error)
 
     async def dispatch(self, execution: Execution) -> ToolOutcome:
         """Run the body behind every `tools_execute` wrapper."""
         tool = self._tools.get(execution.name)
         if tool is None:
             return failed_with("UNKNOWN_TOOL", f"the tool {execution.name!r} is gone", "UnknownToolError")
+        if execution.signal.aborted:
+            return aborted_before_dispatch()
         place = (execution.turn, execution.step, execution.call_id)
         execution.session.log.append(ToolStarted(*place))
         try:
@@ -90,10 +99,10 @@ class Pipeline:
         decision = await self._hooks.waterfall(
             hookspecs.tools_pre_execute, execution, lambda: _cautious(execution, prepared)
         )
-        if decision.kind == "cancel" or execution.signal.aborted:
-            return aborted_before_dispatch()
         if decision.kind == "deny":
             return denied(decision.reason or "this call is not allowed")
+        if decision.kind == "cancel" or execution.signal.aborted:
+            return aborted_before_dispatch()
         if decision.kind == "ask":
             return await self._ask(execution, prepared, decision.reason)
         return None

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from acp_bridge.agent.hooks import PreStep, StepEntry
 from acp_bridge.errors import BridgeError
@@ -62,6 +63,8 @@ class CheckpointPolicy:
     async def _checkpointed(self, session: Session, next: Next[AsyncIterator[Chunk]]) -> AsyncIterator[Chunk]:
         # Lazy: a stream that nobody consumes reaches no provider, so it needs no flush.
         await self._flush(session)
+        # An abort during the flush is seen here, not at the adapter's first wait, when the request may be out.
+        await anyio.lowlevel.checkpoint_if_cancelled()
         stream = await next()
         async with aclosing(stream) as chunks:  # type: ignore[type-var]  # streams are async generators by the seam
             async for chunk in chunks:

@@ -33,7 +33,9 @@ class PermissionModes:
         entry = await next()
         events = step.session.log.events
         text = _snapshot(preset_of(events))
-        if entry.kind != "enter" or not entry.messages or _last_snapshot(events) == text:
+        # A first step without messages must stay without: it would be a turn that nobody asked for.
+        enters = entry.kind == "enter" and (bool(entry.messages) or step.step > 1)
+        if not enters or _last_snapshot(events) == text:
             return entry
         return StepEntry("enter", (*entry.messages, self._message(step, text)))
 
