@@ -92,7 +92,8 @@ class Effect(Generic[T]):
         self._failure = error
 
     def _settled(self, left: State) -> None:
-        if self._scope.cancelled_caught:
+        # Called, not caught: a manager that absorbs the cancellation in a task group of its own was late all the same.
+        if self._scope.cancel_called:
             self._failed(UndoTimedOut(self.name, self._undo_seconds))
         else:
             self.state = advance(self.name, left, State.DISPOSED if left is State.UNLOADING else State.FAILED)
