@@ -14,6 +14,7 @@ import anyio
 import pytest
 
 from tests.e2e.asked import prompts
+from tests.e2e.plays import call, play
 from tests.e2e.relay import RELAY
 from tests.e2e.stored import StoredLog
 from tests.support.agent import AGENT, start_agent
@@ -127,41 +128,44 @@ async def test_an_agent_whose_output_nobody_reads_any_more_ends_when_it_next_wri
 
 async def test_what_ended_for_real_is_not_repaired_by_the_next_load(tmp_path: Path) -> None:
     """Field case L2, read from a new process: the lock is free, nothing is missing, nothing is appended."""
-    with OpenAIServer([command(PLAIN)]) as server:
-        async with _agent(tmp_path, server, AGENT) as editor:
-            marker = Marker(tmp_path / "marker")
-            session = await editor.new_session(tmp_path)
-            editor.start_prompt(session, "Run it.")
-            await marker.wait("here")
+    screenplay = play(tmp_path, [{"calls": [call("c1", "run_command", {"command": PLAIN})]}])
+    async with start_agent(tmp_path, screenplay=screenplay, permissions="allow_once") as editor:
+        marker = Marker(tmp_path / "marker")
+        session = await editor.new_session(tmp_path)
+        editor.start_prompt(session, "Run it.")
+        await marker.wait("here")
     log = StoredLog(tmp_path, session)
     stored = log.bytes
-    async with start_agent(tmp_path, server=server) as editor:
+    async with start_agent(tmp_path, screenplay=screenplay) as editor:
         await editor.load_session(session, tmp_path)
-        call = editor.tool_calls(session)["c1"]
-        assert (call.status, "tool call aborted" in call.text) == ("failed", True)
+        shown = editor.tool_calls(session)["c1"]
+        assert (shown.status, "tool call aborted" in shown.text) == ("failed", True)
     assert log.bytes == stored
 
 
 async def test_closing_a_session_in_a_command_shows_how_it_ended_and_the_session_loads_again(tmp_path: Path) -> None:
     """ACP: session/close. The other session of the process does not notice."""
-    with OpenAIServer([Reply.silence(), command(PLAIN)]) as server:
-        async with _agent(tmp_path, server, AGENT) as editor:
-            marker = Marker(tmp_path / "marker")
-            other, session = await editor.new_session(tmp_path), await editor.new_session(tmp_path)
-            waiting = editor.start_prompt(other, "Wait.")
-            await server.wait_for_chats(1)
-            turn = editor.start_prompt(session, "Run it.")
+    screenplay = play(tmp_path, [{"calls": [call("c1", "run_command", {"command": PLAIN})]}])
+    async with start_agent(tmp_path, screenplay=screenplay, permissions="allow_once") as editor:
+        sessions, turns = {}, {}
+        for name in ("closed", "other"):
+            folder = tmp_path / name
+            folder.mkdir()
+            marker = Marker(folder / "marker")
+            sessions[name] = await editor.new_session(folder)
+            before = descendants(editor.pid)
+            turns[name] = editor.start_prompt(sessions[name], "Run it.")
             await marker.wait("here")
-            started = descendants(editor.pid)
-            await editor.agent.close_session(session)
-            await wait_gone(started)
-            assert (await turn.result()).stop_reason == "cancelled"
-            assert editor.tool_calls(session)["c1"].status == "failed"
-            log = StoredLog(tmp_path, session)
-            stored = log.bytes
-            assert (log.endings, log.results) == (["aborted"], {"c1": "ABORTED"})
-            await editor.load_session(session, tmp_path)
-            assert (log.bytes, waiting.ended.is_set()) == (stored, False)
+        session, log = sessions["closed"], StoredLog(tmp_path, sessions["closed"])
+        await editor.agent.close_session(session)
+        await wait_gone(before)
+        assert (await turns["closed"].result()).stop_reason == "cancelled"
+        assert editor.tool_calls(session)["c1"].status == "failed"
+        stored = log.bytes
+        assert (log.endings, log.results) == (["aborted"], {"c1": "ABORTED"})
+        await editor.load_session(session, tmp_path / "closed")
+        assert (log.bytes, turns["other"].ended.is_set()) == (stored, False)
+        assert editor.tool_calls(sessions["other"])["c1"].status == "in_progress"
 
 
 def _agent(tmp_path: Path, server: OpenAIServer, argv: list[str]) -> AbstractAsyncContextManager[Editor]:

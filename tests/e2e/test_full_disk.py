@@ -14,6 +14,7 @@ from acp import RequestError
 
 from tests.e2e.asked import prompts
 from tests.e2e.disks import Disk, disk_below
+from tests.e2e.plays import call, play, text
 from tests.e2e.stored import StoredLog
 from tests.support.agent import start_agent
 from tests.support.editor import Editor
@@ -136,43 +137,42 @@ async def test_a_crashed_session_is_not_loaded_while_its_closing_events_cannot_b
 ) -> None:
     """Shown and then lost would be a lie; the load says what is wrong, and works when there is space."""
     marker = Marker(tmp_path / "marker")
-    call = Reply.tool("c1", "run_command", {"command": "printf here > marker; sleep 300"})
-    with OpenAIServer([call]) as server:
-        async with start_agent(tmp_path, server=server, permissions="allow_once") as editor:
-            session = await editor.new_session(tmp_path)
-            editor.start_prompt(session, bulky("Run it."))
-            await marker.wait("here")
-            editor.kill()
-            await editor.wait_exit()
-        log = StoredLog(tmp_path, session)
-        killed = log.bytes
-        async with start_agent(tmp_path, server=server) as editor:
-            await editor.initialize()
-            disk.fill(editor)
-            with pytest.raises(RequestError) as caught:
-                await editor.load_session(session, tmp_path)
-            assert f"could not be written ({disk.reason}), so it was not loaded" in str(caught.value)
-            assert (editor.updates(session), log.bytes) == ([], killed)
-            disk.free(editor)
+    run = call("c1", "run_command", {"command": "printf here > marker; sleep 300"})
+    screenplay = play(tmp_path, [{"calls": [run]}])
+    async with start_agent(tmp_path, screenplay=screenplay, permissions="allow_once") as editor:
+        session = await editor.new_session(tmp_path)
+        editor.start_prompt(session, "Run it.")
+        await marker.wait("here")
+        editor.kill()
+        await editor.wait_exit()
+    log = StoredLog(tmp_path, session)
+    killed = log.bytes
+    async with start_agent(tmp_path, screenplay=screenplay) as editor:
+        await editor.initialize()
+        disk.fill(editor)
+        with pytest.raises(RequestError) as caught:
             await editor.load_session(session, tmp_path)
-            assert (log.results, log.endings) == ({"c1": "TOOL_OUTCOME_UNKNOWN"}, ["interrupted"])
+        assert f"could not be written ({disk.reason}), so it was not loaded" in str(caught.value)
+        assert (editor.updates(session), log.bytes) == ([], killed)
+        disk.free(editor)
+        await editor.load_session(session, tmp_path)
+        assert (log.results, log.endings) == ({"c1": "TOOL_OUTCOME_UNKNOWN"}, ["interrupted"])
 
 
 async def test_a_deleted_session_directory_stops_that_session_and_no_other(tmp_path: Path) -> None:
     """Field case D8, last of its tries. What was deleted does not come back as a half log."""
-    with OpenAIServer([Reply.text("One."), Reply.text("Two.")]) as server:
-        async with start_agent(tmp_path, server=server, check=False) as editor:
-            session, other = await editor.new_session(tmp_path), await editor.new_session(tmp_path)
-            await editor.prompt(session, "One?")
-            folder = StoredLog(tmp_path, session).path.parent
-            shutil.rmtree(folder)
-            for _ in range(2):
-                with pytest.raises(RequestError, match="deleted or moved"):
-                    await editor.prompt(session, "Go on.")
-            await editor.prompt(other, "Two?")
-            assert not folder.exists()
-            assert len(server.chats) == 2
-            editor.kill()
-            await editor.wait_exit()
-            assert editor.problems() == []
+    screenplay = play(tmp_path, [text("One.")], [text("This is not said.")])
+    async with start_agent(tmp_path, screenplay=screenplay) as editor:
+        session, other = await editor.new_session(tmp_path), await editor.new_session(tmp_path)
+        await editor.prompt(session, "One?")
+        folder = StoredLog(tmp_path, session).path.parent
+        shutil.rmtree(folder)
+        for _ in range(2):
+            with pytest.raises(RequestError, match="deleted or moved"):
+                await editor.prompt(session, "Go on.")
+        await editor.prompt(other, "One?")
+        assert (editor.text(session), editor.text(other), folder.exists()) == ("One.", "One.", False)
+        # What cannot be saved any more makes an end by itself a failed one, as it should; that is not tested here.
+        editor.kill()
+        await editor.wait_exit()
     assert StoredLog(tmp_path, other).endings == ["completed"]

@@ -11,6 +11,7 @@ import pytest
 from acp_bridge.bridge.project import CUT_SHORT
 from acp_bridge.session.derive import INTERRUPTED_NOTE
 from tests.e2e.asked import calls, conversation, prompts, results
+from tests.e2e.plays import play
 from tests.e2e.stored import StoredLog
 from tests.support.agent import start_agent
 from tests.support.editor import Editor
@@ -104,19 +105,19 @@ def _check_replay(editor: Editor, session: str, where: str, live: list[Message])
 async def test_of_a_reply_killed_at_full_speed_only_the_last_moment_is_lost(tmp_path: Path) -> None:
     """Design §15: 0 of 200 shown chunks kept by all peers; here all but those of the last 200 ms."""
     pieces = [f"{number} " for number in range(200)]
-    with OpenAIServer([Reply.text(*pieces, pace=0.01)]) as server:
-        async with start_agent(tmp_path, server=server) as editor:
-            session = await editor.new_session(tmp_path)
-            editor.start_prompt(session, "Count.")
-            await editor.wait_until(lambda: editor.text(session).endswith(" 120 "))
-            killed = time.monotonic()
-            editor.kill()
-            await editor.wait_exit()
-            chunks = [frame for frame in editor.frames if frame.kind == "agent_message_chunk"]
-            owed = "".join(frame.update["content"]["text"] for frame in chunks if frame.time < killed - LOST_S)
-        assert owed
-        async with start_agent(tmp_path, server=server) as editor:
-            await editor.load_session(session, tmp_path)
-            text = editor.text(session).removesuffix(CUT_SHORT)
-    assert text.startswith(owed)
-    assert "".join(pieces).startswith(text)
+    screenplay = play(tmp_path, [{"text": pieces, "chunk_ms": 10}])
+    async with start_agent(tmp_path, screenplay=screenplay) as editor:
+        session = await editor.new_session(tmp_path)
+        editor.start_prompt(session, "Count.")
+        await editor.wait_until(lambda: editor.text(session).endswith(" 120 "))
+        killed = time.monotonic()
+        editor.kill()
+        await editor.wait_exit()
+        chunks = [frame for frame in editor.frames if frame.kind == "agent_message_chunk"]
+        owed = "".join(frame.update["content"]["text"] for frame in chunks if frame.time < killed - LOST_S)
+    assert owed
+    async with start_agent(tmp_path, screenplay=screenplay) as editor:
+        await editor.load_session(session, tmp_path)
+        kept = editor.text(session).removesuffix(CUT_SHORT)
+    assert kept.startswith(owed)
+    assert "".join(pieces).startswith(kept)

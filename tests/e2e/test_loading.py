@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Event
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_bridge.session.repair import OUTCOME_UNKNOWN_TEXT
 from tests.e2e.asked import prompts, results
+from tests.e2e.lines import notification, request, text_prompt
+from tests.e2e.plays import call, play, text
 from tests.e2e.stored import StoredLog
 from tests.support.agent import start_agent
 from tests.support.editor import Editor
 from tests.support.frames import Frame
 from tests.support.markers import Marker
 from tests.support.openai_server import OpenAIServer, Reply
+from tests.support.permissions import held
 from tests.support.processes import descendants
 from tests.support.schema import mapping
 
@@ -27,29 +30,26 @@ QUIET_S = 0.5  # how long nothing must happen where nothing may; never waited fo
 
 PLAN = {"entries": [{"content": "Say hello", "status": "in_progress", "priority": "high"}]}
 EDIT = {"path": "hello.txt", "old_text": "Hello", "new_text": "Good morning"}
-STEPS = (
-    Reply.reasoning("A greeting ", "is asked for.")
-    + Reply.text("I look ", "first.")
-    + Reply.tool("c1", "read_file", {"path": "hello.txt"})
-    + Reply.tool("c2", "update_plan", PLAN),
-    Reply.tool("c3", "edit_file", EDIT) + Reply.tool("c4", "no_such_tool", {}),
-    Reply.text("Done, ", "but for one tool."),
-    Reply.tool("c5", "run_command", {"command": "printf here > marker; sleep 300"}),
-)
+READ_AND_PLAN = [call("c1", "read_file", {"path": "hello.txt"}), call("c2", "update_plan", PLAN)]
+GREET: list[dict[str, Any]] = [
+    {"reasoning": ["A greeting ", "is asked for."], "text": ["I look ", "first."], "calls": READ_AND_PLAN},
+    {"calls": [call("c3", "edit_file", EDIT), call("c4", "no_such_tool", {})]},
+    text("Done, ", "but for one tool."),
+]
+RUN = [{"calls": [call("c5", "run_command", {"command": "printf here > marker; sleep 300"})]}]
 
 
 async def _crash(tmp_path: Path) -> str:
     """A session with a bit of everything, killed in a command."""
     (tmp_path / "hello.txt").write_text("Hello\n")
     marker = Marker(tmp_path / "marker")
-    with OpenAIServer(STEPS) as server:
-        async with start_agent(tmp_path, server=server, permissions="allow_once") as editor:
-            session = await editor.new_session(tmp_path)
-            await editor.prompt(session, "Greet me better.")
-            editor.start_prompt(session, "Run it.")
-            await marker.wait("here")
-            editor.kill()
-            await editor.wait_exit()
+    async with start_agent(tmp_path, screenplay=play(tmp_path, GREET, RUN), permissions="allow_once") as editor:
+        session = await editor.new_session(tmp_path)
+        await editor.prompt(session, "Greet me better.")
+        editor.start_prompt(session, "Run it.")
+        await marker.wait("here")
+        editor.kill()
+        await editor.wait_exit()
     return session
 
 
@@ -117,55 +117,46 @@ async def test_loading_a_session_that_runs_a_tool_leaves_the_call_in_progress_an
     """Field case R4, its other edge: when the turn is really live, closing its calls is wrong."""
     marker = Marker(tmp_path / "marker")
     command = "printf here > marker; until [ -e go ]; do sleep 0.01; done; printf once >> effects"
-    script = [Reply.text("I run it.") + Reply.tool("c1", "run_command", {"command": command}), Reply.text("It ran.")]
-    with OpenAIServer(script) as server:
-        async with start_agent(tmp_path, server=server, permissions="allow_once") as editor:
-            session = await editor.new_session(tmp_path)
-            turn = editor.start_prompt(session, "Run it.")
-            await marker.wait("here")
-            for _ in range(2):
-                since = len(editor.frames)
-                await editor.load_session(session, tmp_path)
-                assert editor.text(session, since) == "I run it."
-                assert editor.tool_calls(session, since)["c1"].status == "in_progress"
-            (tmp_path / "go").touch()
-            assert (await turn.result()).stop_reason == "end_turn"
-            assert editor.tool_calls(session, since)["c1"].status == "completed"
-            assert editor.text(session, since) == "I run it.It ran."
-        log = StoredLog(tmp_path, session)
-        assert (log.endings, log.results, (tmp_path / "effects").read_text()) == (["completed"], {"c1": "ok"}, "once")
+    run = {"text": "I run it.", "calls": [call("c1", "run_command", {"command": command})]}
+    screenplay = play(tmp_path, [run, text("It ran.")])
+    async with start_agent(tmp_path, screenplay=screenplay, permissions="allow_once") as editor:
+        session = await editor.new_session(tmp_path)
+        turn = editor.start_prompt(session, "Run it.")
+        await marker.wait("here")
+        for _ in range(2):
+            since = len(editor.frames)
+            await editor.load_session(session, tmp_path)
+            assert editor.text(session, since) == "I run it."
+            assert editor.tool_calls(session, since)["c1"].status == "in_progress"
+        (tmp_path / "go").touch()
+        assert (await turn.result()).stop_reason == "end_turn"
+        assert editor.tool_calls(session, since)["c1"].status == "completed"
+        assert editor.text(session, since) == "I run it.It ran."
+    log = StoredLog(tmp_path, session)
+    assert (log.endings, log.results, (tmp_path / "effects").read_text()) == (["completed"], {"c1": "ok"}, "once")
 
 
 async def test_loading_a_session_that_asks_or_streams_goes_on_without_a_gap_or_a_repeat(tmp_path: Path) -> None:
-    """Field case R4: a live question stays open, a live reply continues where the replay ended."""
-    gate = Event()
-    ask = Reply.tool("c1", "run_command", {"command": "true"})
-    script = [ask, Reply.text("One ", "two ", "three ", "four").gate(gate, before=2)]
-    with OpenAIServer(script) as server:
-        async with start_agent(tmp_path, server=server, permissions=["allow_once"]) as editor:
-            session = await editor.new_session(tmp_path)
-            turn = editor.start_prompt(session, "Count.")
-            await editor.wait_until(lambda: editor.text(session) == "One two ")
-            since = len(editor.frames)
-            await editor.load_session(session, tmp_path)
-            assert editor.text(session, since) == "One two "
-            gate.set()
-            assert (await turn.result()).stop_reason == "end_turn"
-            assert editor.text(session, since) == "One two three four"
-    assert StoredLog(tmp_path, session).endings == ["completed"]
-
-
-def _line(id: str | None, method: str, **params: Any) -> bytes:
-    message = {"jsonrpc": "2.0", "method": method, "params": params} | ({"id": id} if id else {})
-    return json.dumps(message).encode() + b"\n"
-
-
-def _load(session: str, folder: Path) -> bytes:
-    return _line("load", "session/load", sessionId=session, cwd=str(folder), mcpServers=[])
-
-
-def _prompt(session: str, text: str) -> bytes:
-    return _line("prompt", "session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}])
+    """Field case R4: a live question stays open and counts once, a live reply continues where the replay ended."""
+    asking = {"calls": [call("c1", "run_command", {"command": "printf once >> effects"})]}
+    screenplay = play(tmp_path, [asking, text("One ", "two ", {"wait_for_file": "go"}, "three ", "four")])
+    answered = anyio.Event()
+    async with start_agent(tmp_path, screenplay=screenplay, permissions=[held(answered, "allow_once")]) as editor:
+        session = await editor.new_session(tmp_path)
+        turn = editor.start_prompt(session, "Count.")
+        await editor.wait_for_permission()
+        since = len(editor.frames)
+        await editor.load_session(session, tmp_path)
+        assert editor.tool_calls(session, since)["c1"].status == "pending"
+        answered.set()
+        await editor.wait_until(lambda: editor.text(session, since) == "One two ")
+        since = len(editor.frames)
+        await editor.load_session(session, tmp_path)
+        assert editor.text(session, since) == "One two "
+        (tmp_path / "go").touch()
+        assert (await turn.result()).stop_reason == "end_turn"
+        assert editor.text(session, since) == "One two three four"
+    assert (StoredLog(tmp_path, session).endings, (tmp_path / "effects").read_text()) == (["completed"], "once")
 
 
 async def test_a_prompt_in_the_same_write_as_the_load_waits_for_its_answer(tmp_path: Path) -> None:
@@ -173,43 +164,49 @@ async def test_a_prompt_in_the_same_write_as_the_load_waits_for_its_answer(tmp_p
 
     The history is longer than pipe and buffer together, so the replay is waiting when the prompt is read.
     """
-    calls = [Reply.tool(f"c{number}", "no_such_tool", {}, pieces=1) for number in range(40)]
-    long = sum(calls, Reply.text("word " * 400_000))
-    with OpenAIServer([long, Reply.text("No such tool."), Reply.text("Live.")]) as server:
-        async with start_agent(tmp_path, server=server) as editor:
-            session = await editor.new_session(tmp_path)
-            await editor.prompt(session, "Talk.")
-        async with start_agent(tmp_path, server=server) as editor:
-            await editor.initialize()
-            editor.pause_reading()
-            await editor.send_raw(_load(session, tmp_path) + _prompt(session, "Go on."))
-            with pytest.raises(AssertionError, match="2 of 3 chat requests"):
-                await server.wait_for_chats(3, timeout=QUIET_S)
-            editor.resume_reading()
-            await editor.wait_for(lambda frame: frame.is_response and frame.id == "prompt")
-            answered = _answer(editor.frames, "load")
-            assert [update["content"]["text"] for update in editor.updates(session, answered)] == ["Live."]
-            assert [m.text for m in editor.messages(session) if m.kind == "user_message_chunk"] == ["Talk."]
-        assert prompts(server.chats[2]) == ["Talk.", "Go on."]
-    assert StoredLog(tmp_path, session).endings == ["completed", "completed"]
+    calls = [call(f"c{number}", "no_such_tool", {}) for number in range(40)]
+    long = {"text": "word " * 400_000, "calls": calls}
+    screenplay = play(tmp_path, [long, text("No such tool.")], [{"expect": ["Talk.", "Go on."], "text": "Live."}])
+    async with start_agent(tmp_path, screenplay=screenplay) as editor:
+        session = await editor.new_session(tmp_path)
+        await editor.prompt(session, "Talk.")
+    log = StoredLog(tmp_path, session)
+    stored = log.bytes
+    async with start_agent(tmp_path, screenplay=screenplay) as editor:
+        await editor.initialize()
+        editor.pause_reading()
+        await editor.send_raw(_load(session, tmp_path) + text_prompt("prompt", session, "Go on."))
+        with pytest.raises(AssertionError, match="not on disk"):
+            await log.wait(lambda log: log.bytes != stored, timeout=QUIET_S)
+        editor.resume_reading()
+        await editor.wait_for(lambda frame: frame.is_response and frame.id == "prompt")
+        answered = _answer(editor.frames, "load")
+        assert [update["content"]["text"] for update in editor.updates(session, answered)] == ["Live."]
+        assert [m.text for m in editor.messages(session) if m.kind == "user_message_chunk"] == ["Talk."]
+    assert log.endings == ["completed", "completed"]
 
 
 async def test_a_cancel_in_the_same_write_as_load_and_prompt_cancels_that_prompt(tmp_path: Path) -> None:
     """Field cases P6 and R6: read order counts, also while the session is being loaded; a mode set there holds."""
-    with OpenAIServer() as server:
-        async with start_agent(tmp_path, server=server) as editor:
-            session = await editor.new_session(tmp_path)
-        async with start_agent(tmp_path, server=server) as editor:
-            await editor.initialize()
-            mode = _line("mode", "session/set_mode", sessionId=session, modeId="read-only")
-            cancel = _line(None, "session/cancel", sessionId=session)
-            await editor.send_raw(_load(session, tmp_path) + mode + _prompt(session, "Go on.") + cancel)
-            ids = {"load", "mode", "prompt"}
-            await editor.wait_until(lambda: ids <= {frame.id for frame in editor.frames if frame.is_response})
-            answers = {frame.id: mapping(frame.message).get("result") for frame in editor.frames if frame.is_response}
-            assert (answers["mode"], answers["prompt"]) == ({}, {"stopReason": "cancelled"})
-            response = await editor.load_session(session, tmp_path)
-            assert response.modes is not None
-            assert response.modes.current_mode_id == "read-only"
-        assert server.chats == []
-    assert StoredLog(tmp_path, session).endings == []
+    screenplay = play(tmp_path, [text("This is not said.")])
+    async with start_agent(tmp_path, screenplay=screenplay) as editor:
+        session = await editor.new_session(tmp_path)
+    async with start_agent(tmp_path, screenplay=screenplay) as editor:
+        await editor.initialize()
+        mode = request("mode", "session/set_mode", sessionId=session, modeId="read-only")
+        prompt = text_prompt("prompt", session, "Go on.")
+        cancel = notification("session/cancel", sessionId=session)
+        await editor.send_raw(_load(session, tmp_path) + mode + prompt + cancel)
+        ids = {"load", "mode", "prompt"}
+        await editor.wait_until(lambda: ids <= {frame.id for frame in editor.frames if frame.is_response})
+        answers = {frame.id: mapping(frame.message).get("result") for frame in editor.frames if frame.is_response}
+        assert (answers["mode"], answers["prompt"]) == ({}, {"stopReason": "cancelled"})
+        response = await editor.load_session(session, tmp_path)
+        assert response.modes is not None
+        assert response.modes.current_mode_id == "read-only"
+        assert editor.text(session) == ""
+    assert StoredLog(tmp_path, session).of("turn/start") == []
+
+
+def _load(session: str, folder: Path) -> bytes:
+    return request("load", "session/load", sessionId=session, cwd=str(folder), mcpServers=[])

@@ -12,10 +12,13 @@ import anyio
 import pytest
 import zstandard
 
+from acp_bridge.session.codec import Vocabulary
 from acp_bridge.session.events import Event, ToolResult
 from acp_bridge.session.repair import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT, closers
+from acp_bridge_plugins.persistence_jsonl.records import load_log
 from acp_bridge_plugins.persistence_jsonl.store import JsonlStore
 from tests.e2e.asked import prompts, results
+from tests.e2e.plays import call, play
 from tests.e2e.stored import StoredLog, decoded
 from tests.persistence.helpers import store_at
 from tests.support.agent import start_agent
@@ -58,14 +61,14 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def _killed(tmp_path: Path) -> Path:
     marker = Marker(tmp_path / "marker")
-    call = Reply.tool("c1", "run_command", {"command": "printf here > marker; sleep 300"})
-    with OpenAIServer([Reply.text("I ", "run it.") + call]) as server:
-        async with start_agent(tmp_path, server=server, permissions="allow_once") as editor:
-            session = await editor.new_session(tmp_path)
-            editor.start_prompt(session, "Run it.")
-            await marker.wait("here")
-            editor.kill()
-            await editor.wait_exit()
+    run = call("c1", "run_command", {"command": "printf here > marker; sleep 300"})
+    screenplay = play(tmp_path, [{"text": ["I ", "run it."], "calls": [run]}])
+    async with start_agent(tmp_path, screenplay=screenplay, permissions="allow_once") as editor:
+        session = await editor.new_session(tmp_path)
+        editor.start_prompt(session, "Run it.")
+        await marker.wait("here")
+        editor.kill()
+        await editor.wait_exit()
     return StoredLog(tmp_path, session).path
 
 
@@ -146,20 +149,38 @@ def _check_stored(log: StoredLog, copy: Torn, *, goes_on: bool) -> None:
 
 
 async def test_every_byte_of_the_last_frame_as_the_end_gives_one_history_for_good(tmp_path: Path, killed: Path) -> None:
-    """The same at each byte, through storage and repair, without a process each; again where the outcome changes."""
+    """The same at each byte, without a process each: decoded and repaired; through the disk where that changes."""
     data, session = killed.read_bytes(), killed.parent.name
     log = _place(tmp_path, killed, session)
-    known: list[str] | None = None
+    known: list[Event] = []
     async with store_at(tmp_path / "state" / "sessions") as store:
         for end in range(data.rindex(MAGIC), len(data) + 1):
-            log.write_bytes(data[:end])
             torn = Torn(session, data[:end])
-            once = await _repaired(store, session)
-            assert [event.type for event in once][: len(torn.kinds)] == torn.kinds
-            assert _fates(once) == [torn.fate] * bool(torn.fate)
-            if torn.kinds != known:
-                known = torn.kinds
-                assert await _repaired(store, session) == once
+            events = load_log(str(log), torn.data, Vocabulary(), recover=True).events
+            history = [*events, *closers(events)]
+            assert [event.type for event in events] == torn.kinds
+            assert _fates(history) == [torn.fate] * bool(torn.fate)
+            if history != known:
+                known = history
+                log.write_bytes(torn.data)
+                assert await _repaired(store, session) == history
+                assert await _repaired(store, session) == history
+
+
+async def test_a_load_killed_while_it_stores_its_closing_events_is_made_good_by_the_next(
+    tmp_path: Path, killed: Path
+) -> None:
+    """Cut at each byte of what the first load wrote, the second completes the very same events, ids and times too."""
+    session = killed.parent.name
+    log = _place(tmp_path, killed, session)
+    log.write_bytes(killed.read_bytes())
+    async with store_at(tmp_path / "state" / "sessions") as store:
+        history = await _repaired(store, session)
+    data = log.read_bytes()
+    assert data.startswith(killed.read_bytes())
+    for end in range(killed.stat().st_size, len(data) + 1):
+        events = load_log(str(log), data[:end], Vocabulary(), recover=True).events
+        assert [*events, *closers(events)] == history
 
 
 async def _repaired(store: JsonlStore, session: str) -> list[Event]:
