@@ -14,18 +14,27 @@ from acp_bridge.tools.tool import ToolOutcome
 __all__ = ["aborted_before_dispatch", "denied", "failed", "failed_with", "storable", "with_storable_text"]
 
 
+# Characters. A complaint may quote what the model sent, which may be a megabyte.
+LONGEST_ERROR = 10_000
+
+
 def failed(text: str) -> ToolOutcome:
     """A failure without a code of its own."""
-    return ToolOutcome(f"Error: {text}", is_error=True)
+    return ToolOutcome(_error(text), is_error=True)
 
 
 def failed_with(code: str, text: str, name: str = "ToolError") -> ToolOutcome:
-    return ToolOutcome(f"Error: {text}", is_error=True, error=ErrorInfo(name, code))
+    return ToolOutcome(_error(text), is_error=True, error=ErrorInfo(name, code))
 
 
 def denied(reason: str) -> ToolOutcome:
     """A denial carries no code: it is an answer, not a fault."""
-    return ToolOutcome(f"Error: {reason}", is_error=True)
+    return ToolOutcome(_error(reason), is_error=True)
+
+
+def _error(text: str) -> str:
+    half = LONGEST_ERROR // 2
+    return "Error: " + (text if len(text) <= LONGEST_ERROR else f"{text[:half]} […] {text[-half:]}")
 
 
 def aborted_before_dispatch() -> ToolOutcome:

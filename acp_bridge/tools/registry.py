@@ -13,11 +13,15 @@ from typing import Any
 from acp_bridge.errors import PluginRejected
 from acp_bridge.lifecycle.kernel import ServiceKey
 from acp_bridge.session.events import Presentation, ToolSchema
+from acp_bridge.tools.arguments import clipped
 from acp_bridge.tools.schema import unsupported
 from acp_bridge.tools.tool import Tool
 from acp_bridge.tools.visible import visible_line
 
 __all__ = ["TOOLS", "Tools"]
+
+# Characters of an unknown tool's name in a title. Providers allow 64 for a known one's.
+LONGEST_NAME = 200
 
 
 class Tools:
@@ -45,7 +49,7 @@ class Tools:
         """What a person sees of a call, also of one to a tool that does not exist. Never raises."""
         tool = self._tools.get(name)
         if tool is None:
-            return Presentation(visible_line(f"Unknown tool {name}"), "other")
+            return Presentation(f"Unknown tool {clipped(visible_line(name), LONGEST_NAME)}", "other")
         return tool.present(arguments, cwd)
 
     def schemas(self) -> tuple[ToolSchema, ...]:
