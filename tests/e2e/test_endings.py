@@ -57,16 +57,17 @@ STATES = {
     "asking": State(command("true " + HELD), ("ABORTED_BEFORE_DISPATCH",)),
     "reading from the editor": State(Reply.tool("c1", "read_file", {"path": "a"}), ("ABORTED", "error", "ok")),
 }
-ENDS: dict[str, Callable[[Editor], None]] = {
+ENDS: dict[str, Callable[[Editor], object]] = {
     "stdin closed": Editor.close_stdin,
     "SIGTERM": partial(Editor.terminate, number=signal.SIGTERM),
     "SIGINT": partial(Editor.terminate, number=signal.SIGINT),
     "SIGHUP": partial(Editor.terminate, number=signal.SIGHUP),
+    "all of them at once": lambda editor: [end(editor) for end in list(ENDS.values())[:4]],
 }
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
-async def test_turns_end_for_real_and_nothing_is_left(tmp_path: Path, end: Callable[[Editor], None]) -> None:
+async def test_turns_end_for_real_and_nothing_is_left(tmp_path: Path, end: Callable[[Editor], object]) -> None:
     """Field cases L1 and L2, issue 2 item 6: in every state a session can be in, all in one process."""
     with OpenAIServer([], fallback=lambda request: STATES[prompts(request)[-1]].reply) as server:
         async with _agent(tmp_path, server, AGENT) as editor:
@@ -124,6 +125,30 @@ async def test_an_agent_whose_output_nobody_reads_any_more_ends_when_it_next_wri
             assert await editor.wait_exit() == 0
             await wait_gone(started)
     _check(tmp_path, sessions)
+
+
+async def test_an_editor_that_does_not_read_cannot_hold_the_end_up(tmp_path: Path) -> None:
+    """Field case L1: pipe and buffer are full of a stream that nobody takes, then stdin is closed."""
+    flood = {"text": ["word " * 10_000] * 80}
+    async with start_agent(tmp_path, screenplay=play(tmp_path, [flood]), check=False) as editor:
+        session = await editor.new_session(tmp_path)
+        editor.pause_reading()
+        editor.start_prompt(session, "Talk.")
+        log = StoredLog(tmp_path, session)
+        await log.wait(lambda log: len(log.of("assistant/chunk")) > 20)
+        editor.close_stdin()
+        assert await editor.wait_exit() == 0
+    # A line that nobody takes is given up where it is.
+    assert [problem.partition(":")[0] for problem in editor.problems()] == ["stdout ended in the middle of a line"]
+    assert (log.endings, log.of("assistant/message")[0]["interrupted"]) == (["aborted"], True)
+
+
+async def test_an_agent_that_was_never_spoken_to_ends_with_its_input(tmp_path: Path) -> None:
+    """Field case L1, before any request: status 0, and nothing was written anywhere."""
+    async with start_agent(tmp_path) as editor:
+        editor.close_stdin()
+        assert await editor.wait_exit() == 0
+    assert (editor.frames, editor.stderr, (tmp_path / "state").exists()) == ([], "", False)
 
 
 async def test_what_ended_for_real_is_not_repaired_by_the_next_load(tmp_path: Path) -> None:
