@@ -113,6 +113,28 @@ async def test_a_load_after_a_crash_starts_nothing_and_the_next_turn_begins_with
     assert log.endings == ["completed", "interrupted", "aborted"]
 
 
+async def test_prompts_that_waited_behind_a_killed_turn_are_kept_and_do_not_run_by_themselves(tmp_path: Path) -> None:
+    """Field cases R2 and P10: nobody waits for them any more, but nothing a person typed is lost."""
+    typed = ["Run it.", "Then test it.", "Then push it."]
+    told = {"expect": [*typed, "TOOL_OUTCOME_UNKNOWN", "What is the state?"], "text": "I see."}
+    marker = Marker(tmp_path / "marker")
+    async with start_agent(tmp_path, screenplay=play(tmp_path, RUN), permissions="allow_once") as editor:
+        session = await editor.new_session(tmp_path)
+        for words in typed:
+            editor.start_prompt(session, words)
+        await marker.wait("here")
+        log = StoredLog(tmp_path, session)
+        await log.wait(lambda log: [len(data["inserted"]) for data in log.of("agent/inbox/spliced")].count(1) == 3)
+        editor.kill()
+        await editor.wait_exit()
+    async with start_agent(tmp_path, screenplay=play(tmp_path, [], [], [], [told])) as editor:
+        await editor.load_session(session, tmp_path)
+        assert [m.text for m in editor.messages(session) if m.kind == "user_message_chunk"] == typed
+        await editor.prompt(session, "What is the state?")
+        assert editor.text(session) == "I see."
+    assert log.endings == ["interrupted", "completed"]
+
+
 async def test_loading_a_session_that_runs_a_tool_leaves_the_call_in_progress_and_undisturbed(tmp_path: Path) -> None:
     """Field case R4, its other edge: when the turn is really live, closing its calls is wrong."""
     marker = Marker(tmp_path / "marker")
