@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -99,6 +100,8 @@ def disk_below(folder: Path, kind: str) -> Iterator[Disk]:
     try:
         yield _Tmpfs(folder) if kind == "tmpfs" else _ReadOnly(folder)
     finally:
+        # What was written is looked at once more when the test is over.
+        shutil.copytree(folder, folder.with_name(f"{folder.name}-unmounted"), dirs_exist_ok=True)
         subprocess.run(["umount", "-l", str(folder)], check=True, capture_output=True)
 
 
