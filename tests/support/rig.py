@@ -36,7 +36,7 @@ from acp_bridge_plugins.checkpoint_policy.plugin import CheckpointPolicy
 from acp_bridge_plugins.permission_modes.plugin import PermissionModes
 from tests.support.fakes import FakeModel, FakeTool, MemoryBackend, Move, Person
 
-__all__ = ["CONFIG", "Notes", "Rig", "ending", "prompt"]
+__all__ = ["CONFIG", "HEADER", "Notes", "Rig", "ending", "prompt"]
 
 CONFIG = RequestConfig("fake", "model-1")
 HEADER = Header(FORMAT_VERSION, "session-1", 1_000, "/project")
