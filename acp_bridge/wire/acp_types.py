@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 __all__ = [
     "AgentMessageChunk",
@@ -67,7 +67,7 @@ class AuthCapabilities(Incoming, frozen=True):
 class ClientCapabilities(Incoming, frozen=True):
     fs: FsCapabilities | None = None
     auth: AuthCapabilities | None = None
-    meta: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = field(default=None, name="_meta")
 
 
 class ClientInfo(Incoming, frozen=True):

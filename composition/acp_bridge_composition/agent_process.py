@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import anyio
 
@@ -20,7 +20,7 @@ from acp_bridge.lifecycle.scope import open_scope
 from acp_bridge.wire.stdio import StdioFds, StdioTransport
 from acp_bridge_composition.build import composed
 from acp_bridge_composition.diagnostics import FileDiagnostics
-from acp_bridge_composition.settings import load_settings
+from acp_bridge_composition.settings import bare_settings, load_settings
 from acp_bridge_composition.version import version
 from acp_bridge_composition.workshop import Workshop
 
@@ -36,10 +36,13 @@ def serve(fds: StdioFds, *, verbose: bool) -> int:
     """Run the agent on `fds` until it is asked to end. Returns the exit status."""
     environ = dict(os.environ)
     try:
-        settings = load_settings(environ)
+        settings = bare_settings(environ)
     except SettingsError as error:
         os.write(2, f"acp-bridge: {error}\n".encode())
         return 1
+    # What else is wrong is said when a session is wanted: editors show that, and little of an agent that never came up.
+    with suppress(SettingsError):
+        settings = load_settings(environ)
     diagnostics = FileDiagnostics(settings.state_dir, verbose=verbose)
     shop = Workshop(settings, environ, diagnostics, version(), lambda: StdioTransport(fds))
     try:

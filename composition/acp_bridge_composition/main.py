@@ -15,7 +15,7 @@ USAGE = """\
 acp-bridge is an agent that code editors start over the Agent Client Protocol (ACP).
 You rarely run it by hand: add it to your editor (see editor_configs/), which starts `acp-bridge` without arguments.
 
-  acp-bridge                     the agent, on stdin and stdout
+  acp-bridge [--verbose]         the agent, on stdin and stdout; diagnostics also on stderr
   acp-bridge demo [--yes]        a guided run of the whole agent, without editor or key
   acp-bridge login               store endpoint, key and model for this user
   acp-bridge sessions list       the sessions on this machine
@@ -31,8 +31,11 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    if not arguments or arguments == ["--verbose"]:
-        return _agent(verbose=bool(arguments))
+    # Editors append the `login` of a terminal method to the arguments they start the agent with (editors §7).
+    verbose = arguments[:1] == ["--verbose"]
+    arguments = arguments[verbose:]
+    if not arguments:
+        return _agent(verbose=verbose)
     command, *rest = arguments
     if command == "login":
         from acp_bridge_composition.commands.login import login

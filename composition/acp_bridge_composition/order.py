@@ -35,7 +35,7 @@ PLUGINS: tuple[Callable[[Workshop], Plugin], ...] = (
     lambda shop: ToolsShell(),
     lambda shop: ToolsPlan(),
     # Models last: nothing waits for them.
-    lambda shop: ModelsOpenai(shop.settings.openai.api_key, shop.settings.openai.base_url),
+    lambda shop: ModelsOpenai(shop.openai_credentials),
     lambda shop: ModelsScripted(),
 )
 

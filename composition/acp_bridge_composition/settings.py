@@ -7,7 +7,6 @@ no error and no repr holds a key.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,10 @@ import msgspec
 
 from acp_bridge.errors import SettingsError
 
-__all__ = ["ModelRoute", "OpenaiSettings", "Settings", "load_settings"]
+__all__ = ["ModelRoute", "OpenaiSettings", "Settings", "bare_settings", "load_settings", "settings_stamp"]
+
+CONFIG = "config.toml"
+CREDENTIALS = "credentials.toml"
 
 
 class ModelRoute(msgspec.Struct, frozen=True):
@@ -48,8 +50,8 @@ class Settings(msgspec.Struct, frozen=True):
 
     state_dir: Path
     config_dir: Path
-    route: ModelRoute | None
-    openai: OpenaiSettings
+    route: ModelRoute | None = None
+    openai: OpenaiSettings = OpenaiSettings()
     max_steps: int = 200
     max_parallel_tools: int = 10
 
@@ -59,7 +61,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def credentials_file(self) -> Path:
-        return self.config_dir / "credentials.toml"
+        return self.config_dir / CREDENTIALS
 
     @property
     def private_dirs(self) -> tuple[str, ...]:
@@ -67,21 +69,41 @@ class Settings(msgspec.Struct, frozen=True):
         return (str(self.state_dir), str(self.config_dir))
 
 
-def load_settings(environ: Mapping[str, str]) -> Settings:
-    """Raises SettingsError."""
-    config_dir = _directory(environ, "ACP_BRIDGE_CONFIG_DIR", "user_config_path")
-    config = _read(config_dir / "config.toml")
-    login = _read(config_dir / "credentials.toml")
+def settings_stamp(config_dir: Path) -> tuple[tuple[int, int, int] | None, ...]:
+    """Differs when a settings file was written, replaced or removed. Cheap: asked before every prompt."""
+    return tuple(_stamp(config_dir / name) for name in (CONFIG, CREDENTIALS))
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def bare_settings(environ: Mapping[str, str]) -> Settings:
+    """Directories and defaults, for what has to work whatever the files hold. Raises SettingsError."""
     return Settings(
         state_dir=_directory(environ, "ACP_BRIDGE_STATE_DIR", "user_state_path"),
-        config_dir=config_dir,
-        route=_route(environ, config, login),
+        config_dir=_directory(environ, "ACP_BRIDGE_CONFIG_DIR", "user_config_path"),
+    )
+
+
+def load_settings(environ: Mapping[str, str]) -> Settings:
+    """Raises SettingsError."""
+    bare = bare_settings(environ)
+    where = bare.config_dir / CONFIG
+    config, login = _read(where), _read(bare.credentials_file)
+    return msgspec.structs.replace(
+        bare,
+        route=_route(environ, bare.config_dir, config, login),
         openai=OpenaiSettings(
             environ.get("OPENAI_API_KEY") or config.openai.api_key or login.openai.api_key,
             environ.get("OPENAI_BASE_URL") or config.openai.base_url or login.openai.base_url,
         ),
-        max_steps=_positive(config.max_steps, 200, config_dir, "max_steps"),
-        max_parallel_tools=_positive(config.max_parallel_tools, 10, config_dir, "max_parallel_tools"),
+        max_steps=_positive(config.max_steps, bare.max_steps, where, "max_steps"),
+        max_parallel_tools=_positive(config.max_parallel_tools, bare.max_parallel_tools, where, "max_parallel_tools"),
     )
 
 
@@ -94,6 +116,8 @@ def _directory(environ: Mapping[str, str], name: str, default: str) -> Path:
     import platformdirs  # a few ms, and most launches in tests and editors of teams name the directory
 
     path: Path = getattr(platformdirs, default)("acp-bridge", appauthor=False)
+    if not path.is_absolute():  # neither HOME nor an account: `~` stays as it is
+        raise SettingsError("environment", name, "is not set, and this user has no home directory")
     return path
 
 
@@ -120,22 +144,22 @@ def _toml(text: bytes, path: Path) -> dict[str, Any]:
         raise SettingsError(str(path), "(file)", f"is not TOML: {error}") from None
 
 
-def _route(environ: Mapping[str, str], config: _File, login: _File) -> ModelRoute | None:
-    value = environ.get("ACP_BRIDGE_MODEL") or config.model or login.model
+def _route(environ: Mapping[str, str], config_dir: Path, config: _File, login: _File) -> ModelRoute | None:
+    choices = (
+        (environ.get("ACP_BRIDGE_MODEL"), "environment", "ACP_BRIDGE_MODEL"),
+        (config.model, str(config_dir / CONFIG), "model"),
+        (login.model, str(config_dir / CREDENTIALS), "model"),
+    )
+    value, where, key = next((choice for choice in choices if choice[0]), (None, "", ""))
     if not value:
         return None
     provider, slash, model = value.partition("/")
     if not (provider and slash and model):
-        where = "environment" if environ.get("ACP_BRIDGE_MODEL") else "config.toml"
-        raise SettingsError(where, "ACP_BRIDGE_MODEL", f"expected provider/model, not {value!r}")
+        raise SettingsError(where, key, f"expected provider/model, not {value!r}")
     return ModelRoute(provider, model)
 
 
-def _positive(value: int | None, default: int, config_dir: Path, key: str) -> int:
+def _positive(value: int | None, default: int, where: Path, key: str) -> int:
     if value is not None and value < 1:
-        raise SettingsError(str(config_dir / "config.toml"), key, "expected a whole number of at least 1")
+        raise SettingsError(str(where), key, "expected a whole number of at least 1")
     return value or default
-
-
-def environment() -> Mapping[str, str]:
-    return os.environ

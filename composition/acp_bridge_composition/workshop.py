@@ -1,7 +1,7 @@
 """What plugins are built from: the services that are no plugin, and the settings.
 
 Owns: one object graph of store, registries, pipeline and bridge. Must not know: which plugins there are, their order.
-Invariant: building starts nothing and reads nothing but settings; those are read again only while no model is usable.
+Invariant: building starts nothing and reads nothing but settings; their files are read again when they have changed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from acp_bridge import hookspecs
 from acp_bridge.agent.parts import AgentParts
 from acp_bridge.approval.approval import Approval
 from acp_bridge.bridge.plugin import AcpBridge
-from acp_bridge.errors import AuthRequired
+from acp_bridge.errors import AuthRequired, SettingsError
 from acp_bridge.lifecycle.diagnostics import Diagnostics
 from acp_bridge.lifecycle.kernel import Kernel
 from acp_bridge.llm.model import Models
@@ -22,7 +22,7 @@ from acp_bridge.session.session import SessionStore
 from acp_bridge.tools.pipeline import Pipeline
 from acp_bridge.tools.registry import Tools
 from acp_bridge.wire.transport import Transport
-from acp_bridge_composition.settings import OpenaiSettings, Settings, load_settings
+from acp_bridge_composition.settings import Settings, load_settings, settings_stamp
 from acp_bridge_composition.system_prompt import system_prompt
 
 __all__ = ["NO_MODEL", "Workshop"]
@@ -34,7 +34,7 @@ NO_MODEL = (
 
 
 class Workshop:
-    """Everything that plugins are built from. `environ` is read again when no model is usable (after a login)."""
+    """Everything that plugins are built from. A login, or an edit of config.toml, counts from the next prompt on."""
 
     def __init__(
         self,
@@ -46,6 +46,8 @@ class Workshop:
     ) -> None:
         self.settings = settings
         self._environ = environ
+        # Without a model the files are read once more, to say why.
+        self._stamp = settings_stamp(settings.config_dir) if settings.route else None
         self.kernel = Kernel(hookspecs, diagnostics)
         self.store = SessionStore(self.kernel.hooks)
         self.models = Models()
@@ -73,14 +75,18 @@ class Workshop:
         return RequestConfig(route.provider, route.model)
 
     def missing_model(self) -> str | None:
-        """None when the configured model can be used now."""
-        if self._unusable() is None:
-            return None
-        self.settings = load_settings(self._environ)
+        """None when the configured model can be used now, else the sentence that says what to set."""
+        stamp = settings_stamp(self.settings.config_dir)
+        if stamp != self._stamp:
+            try:
+                self.settings, self._stamp = load_settings(self._environ), stamp
+            except SettingsError as error:
+                # Perhaps half written. What was good before goes on.
+                return None if self._unusable() is None else str(error)
         return self._unusable()
 
-    def openai_credentials(self) -> OpenaiSettings:
-        return self.settings.openai
+    def openai_credentials(self) -> tuple[str | None, str | None]:
+        return self.settings.openai.api_key, self.settings.openai.base_url
 
     def editor_name(self) -> str | None:
         return self.bridge.client_name

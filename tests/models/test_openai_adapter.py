@@ -34,7 +34,7 @@ async def mounted(base_url: str | None, key: str | None = KEY, **settings: Any) 
     """The adapter, as the agent finds it."""
     kernel, models = Kernel(hookspecs, Silent()), Models()
     with kernel.providing(MODELS, models, "test"):
-        async with kernel.mounted(ModelsOpenai(key, base_url, **{"max_retries": 0, **settings})):
+        async with kernel.mounted(ModelsOpenai(lambda: (key, base_url), **{"max_retries": 0, **settings})):
             yield models.adapter("openai")
     with pytest.raises(ModelFailed):
         models.adapter("openai")
@@ -316,7 +316,7 @@ async def test_a_missing_sdk_is_a_readable_failure(monkeypatch: pytest.MonkeyPat
 async def test_what_cannot_be_used_says_what_to_set(
     key: str | None, base_url: str | None, model: str, words: str
 ) -> None:
-    adapter = ModelsOpenai(key, base_url)
+    adapter = ModelsOpenai(lambda: (key, base_url))
     sentence = adapter.unusable(model)
     assert sentence is not None
     assert words in sentence
@@ -329,14 +329,14 @@ async def test_what_cannot_be_used_says_what_to_set(
     ("key", "base_url"), [(KEY + "\n", None), (None, "http://localhost:8000/v1"), (KEY, "https://x")]
 )
 def test_a_key_or_an_endpoint_is_enough(key: str | None, base_url: str | None) -> None:
-    assert ModelsOpenai(key, base_url).unusable("m") is None
+    assert ModelsOpenai(lambda: (key, base_url)).unusable("m") is None
 
 
 def test_mounting_imports_neither_the_sdk_nor_what_only_a_request_needs() -> None:
     script = (
         "import sys; from acp_bridge_plugins.models_openai.plugin import ModelsOpenai;"
         "from acp_bridge_plugins.models_scripted.plugin import ModelsScripted;"
-        "ModelsOpenai('k', None).unusable('m'); ModelsScripted();"
+        "ModelsOpenai(lambda: ('k', None)).unusable('m'); ModelsScripted();"
         "print([name for name in sys.modules if name.split('.')[0] in ('openai', 'httpx2', 'pydantic', 'tomllib')"
         " or name.endswith(('.decode', '.replies', '.playing'))])"
     )

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from acp_bridge.errors import SettingsError
-from acp_bridge_composition.settings import load_settings
+from acp_bridge_composition.settings import bare_settings
 
 __all__ = ["login"]
 
@@ -25,7 +25,7 @@ def login(arguments: list[str]) -> int:
         sys.stderr.write("acp-bridge login asks questions; run it in a terminal.\n")
         return 2
     try:
-        path = load_settings(os.environ).credentials_file
+        path = bare_settings(os.environ).credentials_file
     except SettingsError as error:
         sys.stderr.write(f"acp-bridge: {error}\n")
         return 1

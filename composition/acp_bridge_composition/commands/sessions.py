@@ -15,7 +15,7 @@ from acp_bridge.lifecycle.diagnostics import Silent
 from acp_bridge.persistence.persistence import SessionSnapshot
 from acp_bridge.session.codec import Vocabulary
 from acp_bridge_composition.commands.transcript import terminal_columns, transcript
-from acp_bridge_composition.settings import load_settings
+from acp_bridge_composition.settings import bare_settings
 from acp_bridge_plugins.persistence_jsonl.catalog import Catalog
 
 __all__ = ["sessions"]
@@ -28,7 +28,7 @@ def sessions(arguments: list[str]) -> int:
         sys.stderr.write(USAGE)
         return 2
     try:
-        catalog = Catalog(load_settings(os.environ).sessions_dir, Vocabulary(), Silent())
+        catalog = Catalog(bare_settings(os.environ).sessions_dir, Vocabulary(), Silent())
         lines = _listed(catalog) if arguments == ["list"] else _shown(catalog, arguments[1])
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         sys.stdout.flush()
