@@ -115,9 +115,13 @@ def _directory(environ: Mapping[str, str], name: str, default: str) -> Path:
         return Path(given)
     import platformdirs  # a few ms, and most launches in tests and editors of teams name the directory
 
-    path: Path = getattr(platformdirs, default)("acp-bridge", appauthor=False)
-    if not path.is_absolute():  # neither HOME nor an account: `~` stays as it is
-        raise SettingsError("environment", name, "is not set, and this user has no home directory")
+    homeless = SettingsError("environment", name, "is not set, and this user has no home directory")
+    try:
+        path: Path = getattr(platformdirs, default)("acp-bridge", appauthor=False)
+    except RuntimeError:
+        raise homeless from None
+    if not path.is_absolute():  # older releases leave the `~` as it is, which would become a folder of the project
+        raise homeless
     return path
 
 
