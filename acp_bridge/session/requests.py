@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from acp_bridge.session.chunks import Finish
 from acp_bridge.session.content import Message
 from acp_bridge.session.derive import derive_messages
 from acp_bridge.session.events import (
@@ -30,7 +31,7 @@ __all__ = ["LoggedRequest", "rebuild_requests"]
 
 
 class LoggedRequest(Struct, frozen=True):
-    """`answered`: something of the reply is in the log, so it was certainly sent. Otherwise it may have been."""
+    """`answered`: something of the reply is in the log, so the request arrived. Otherwise nobody can know."""
 
     turn: int
     step: int
@@ -78,8 +79,14 @@ def _header(events: Sequence[Event]) -> ModelHeader | None:
 
 def _answered(events: Sequence[Event], start: int) -> bool:
     for event in events[start:]:
-        if isinstance(event.data, AssistantChunk | AssistantMessage):
+        data = event.data
+        if isinstance(data, AssistantMessage) or (isinstance(data, AssistantChunk) and not _is_failure(data)):
             return True
-        if isinstance(event.data, StepEnd):
+        if isinstance(data, StepEnd):
             break
     return False
+
+
+def _is_failure(data: AssistantChunk) -> bool:
+    """A failed end may be the adapter's own word for a provider that it never reached."""
+    return isinstance(data.chunk, Finish) and data.chunk.reason.failure is not None

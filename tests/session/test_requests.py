@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from acp_bridge.session.chunks import Failure, Finish, FinishReason
 from acp_bridge.session.content import ToolResultBlock, text_of
 from acp_bridge.session.events import ModelHeader, RequestConfig, RequestHeader
 from acp_bridge.session.repair import closers
@@ -41,6 +42,8 @@ def test_a_changed_header_counts_from_the_step_that_logged_it() -> None:
 def test_a_request_without_any_sign_of_a_reply_may_or_may_not_have_been_sent() -> None:
     writer = Writer()
     writer.prompt("p1")
+    assert [request.answered for request in rebuild_requests(writer.events)] == [False]
+    writer.chunks(Finish(FinishReason("error", Failure("not reached", "TRANSPORT"))))
     assert [request.answered for request in rebuild_requests(writer.events)] == [False]
     writer.chunks("h")
     assert [request.answered for request in rebuild_requests(writer.events)] == [True]
