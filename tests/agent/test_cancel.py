@@ -239,3 +239,22 @@ async def test_a_question_that_is_cut_off_is_decided_and_its_call_did_not_start(
     assert tool.ran == []
     assert [decided.outcome for decided in rig.bodies(ApprovalDecided)] == ["cancelled"]
     rig.check()
+
+
+async def test_a_loop_that_breaks_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    tickets: list[Ticket] = []
+
+    async def broken() -> None:
+        raise RuntimeError("a bug in the loop")
+
+    async def live() -> None:
+        async with rig.live() as agent:
+            monkeypatch.setattr(agent, "_serve_turn", broken)
+            tickets.append(agent.prompt(prompt("p1")))
+            await anyio.sleep_forever()
+
+    with anyio.fail_after(5), pytest.raises(BaseExceptionGroup) as caught:
+        await live()
+    assert caught.group_contains(RuntimeError, match="a bug in the loop")
+    assert (await ending(tickets[0])).kind == "aborted"

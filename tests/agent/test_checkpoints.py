@@ -234,3 +234,33 @@ async def test_without_the_policy_the_loop_still_flushes_each_turn() -> None:
         await ending(rig.agent.prompt(prompt("p1")))
         assert rig.backend.flushes == 1
         assert durable(rig) == rig.types
+
+
+async def test_a_cancel_during_the_flush_before_a_step_keeps_the_prompt_and_begins_no_step() -> None:
+    rig = Rig(say("next"))
+    async with rig.live() as agent:
+        before_step, final = held_flushes(rig, 2)
+        final.open()
+        ticket = agent.prompt(prompt("p1"))
+        await before_step.wait_until_reached()
+        agent.cancel(USER)
+        before_step.open()
+        assert await ending(ticket) == TurnEndReason("aborted", reason=USER)
+        assert "step/start" not in rig.types
+        await ending(agent.prompt(prompt("p2")))
+    prompts = [m for m in rig.model.requests[0].messages if text_of(m.content).startswith("prompt")]
+    assert [message.id for message in prompts] == ["p1", "p2"]
+
+
+async def test_a_cancel_during_the_final_flush_changes_neither_this_ending_nor_the_next_turn() -> None:
+    rig = Rig(say("one"), say("two"))
+    async with rig.live() as agent:
+        before_step, before_request, final = held_flushes(rig, 3)
+        before_step.open()
+        before_request.open()
+        ticket = agent.prompt(prompt("p1"))
+        await final.wait_until_reached()
+        agent.cancel(USER)
+        final.open()
+        assert (await ending(ticket)).kind == "completed"
+        assert (await ending(agent.prompt(prompt("p2")))).kind == "completed"
