@@ -64,7 +64,7 @@ def read_answer(result: msgspec.Raw) -> Answer:
     """Everything but the two known shapes is a reject."""
     try:
         outcome = msgspec.json.decode(result, type=_Response).outcome
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return "reject"
     if outcome.outcome == "cancelled":
         return "cancelled"
