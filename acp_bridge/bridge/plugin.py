@@ -36,7 +36,8 @@ DISPOSED = AbortReason("disposed")
 
 
 class AcpBridge:
-    """`transport` opens the connection; `missing_model` is asked before every session and prompt.
+    """`transport` opens the connection; `missing_model` is asked before every session and prompt;
+    `rest_seconds` bounds how long one session may take to come to rest.
 
     `closed` is set when the editor is gone; the owner then tears everything down.
     """
@@ -50,11 +51,14 @@ class AcpBridge:
         transport: Callable[[], AbstractAsyncContextManager[Transport]],
         parts: AgentParts,
         missing_model: Callable[[], str | None],
+        *,
+        rest_seconds: float,
     ) -> None:
         self._version = version
         self._transport = transport
         self._parts = parts
         self._missing_model = missing_model
+        self._rest_seconds = rest_seconds
         self._sessions: Sessions | None = None
         self._dispatcher: Dispatcher | None = None
         self._methods: Methods | None = None
@@ -82,7 +86,11 @@ class AcpBridge:
             dispatcher = Dispatcher(
                 transport, methods.requests(), methods.notifications(), diagnostics=context.diagnostics
             )
-            async with dispatcher, anyio.create_task_group() as tasks, open_scope("sessions") as scope:
+            async with (
+                dispatcher,
+                anyio.create_task_group() as tasks,
+                open_scope("sessions", undo_seconds=self._rest_seconds) as scope,
+            ):
                 self._dispatcher = dispatcher
                 self._sessions = Sessions(self._parts, context.require(PERSISTENCE), scope, self._editor_for)
                 methods.serve(self._sessions)

@@ -19,8 +19,10 @@ from acp_bridge_composition.workshop import Workshop
 
 __all__ = ["UNDO_SECONDS", "composed"]
 
-# Seconds for each part. The agents need most of it: a running command gets its grace period before it is killed.
+# Seconds for each part. Inside the bridge the agents have REST_SECONDS (workshop.py), a running command's grace period
+# included; what is nested has less than what holds it, so that the innermost is told apart from its holders.
 UNDO_SECONDS = 1.8
+PLUGIN_SECONDS = 1.6
 
 
 async def composed(shop: Workshop, root: Scope) -> None:
@@ -31,17 +33,17 @@ async def composed(shop: Workshop, root: Scope) -> None:
 
 
 def _mounted(shop: Workshop, make: Callable[[Workshop], Plugin]) -> Callable[[], AbstractAsyncContextManager[Scope]]:
-    return lambda: shop.kernel.mounted(make(shop))
+    return lambda: shop.kernel.mounted(make(shop), undo_seconds=PLUGIN_SECONDS)
 
 
 @asynccontextmanager
 async def _plugins(shop: Workshop) -> AsyncIterator[Scope]:
     """The registries, then every plugin of the first table as a sibling."""
-    async with open_scope("plugins", undo_seconds=UNDO_SECONDS) as scope:
+    async with open_scope("plugins", undo_seconds=PLUGIN_SECONDS) as scope:
         context = Context(shop.kernel, "composition", scope)
         await context.provide(MODELS, shop.models)
         await context.provide(TOOLS, shop.tools)
         for make in PLUGINS:
             plugin = make(shop)
-            await scope.effect(plugin.name, shop.kernel.mounted(plugin))
+            await scope.effect(plugin.name, shop.kernel.mounted(plugin, undo_seconds=PLUGIN_SECONDS))
         yield scope

@@ -27,6 +27,9 @@ from acp_bridge_composition.system_prompt import system_prompt
 
 __all__ = ["NO_MODEL", "Workshop"]
 
+# Seconds that a session has to come to rest when the agent ends; then it is cut off and its open calls are recorded so.
+REST_SECONDS = 1.4
+
 NO_MODEL = (
     "No model is configured. Set ACP_BRIDGE_MODEL, for example openai/gpt-5, with OPENAI_API_KEY (and OPENAI_BASE_URL "
     "for another endpoint) in the editor's agent configuration, or run `acp-bridge login` in a terminal."
@@ -65,7 +68,7 @@ class Workshop:
             settings.max_steps,
             settings.max_parallel_tools,
         )
-        self.bridge = AcpBridge(version, transport, parts, self.missing_model)
+        self.bridge = AcpBridge(version, transport, parts, self.missing_model, rest_seconds=REST_SECONDS)
 
     def request_config(self) -> RequestConfig:
         """Raises AuthRequired."""
