@@ -177,8 +177,8 @@ class _Handler(BaseHTTPRequestHandler):
             if reply.pace_s and request.sent:
                 due += reply.pace_s
                 self.server.owner.closing.wait(max(0.0, due - time.monotonic()))
+            request.sent.append(time.monotonic())  # before the write: whoever has received it finds it counted
             self.wfile.write(b"%x\r\n%b\r\n" % (len(step), step))
-            request.sent.append(time.monotonic())
         self.wfile.write(b"0\r\n\r\n")
         return None
 
