@@ -28,6 +28,7 @@ from acp_bridge.persistence.persistence import Persistence
 from acp_bridge.session.content import UserSource, text_message
 from acp_bridge.session.events import AbortReason, PresetSet, SandboxModeSet, TitleSet, TurnEndReason
 from acp_bridge.session.fold import last_body
+from acp_bridge.session.session import Session
 from acp_bridge.wire.acp_types import (
     AuthenticateParams,
     CancelParams,
@@ -216,18 +217,23 @@ class Methods:
             raise InvalidParams(there_are, field="modeId")
         if self._open.changes.under_way(request.session_id):
             return self._switch_later(request)
-        return _answer(self._switch(request))
+        return self._stored(self._switch(request))
 
     async def _switch_later(self, request: SetModeParams) -> object:
         await self._open.changes.settled(request.session_id)
-        return self._switch(request)
+        return await self._stored(self._switch(request))
 
-    def _switch(self, request: SetModeParams) -> dict[str, Any]:
-        log = self._open.require(request.session_id).session.log
+    def _switch(self, request: SetModeParams) -> Session:
+        session = self._open.require(request.session_id).session
         mode = MODES[request.mode_id]
-        if preset_of(log.events).id != mode.id:
-            log.append(PresetSet(mode.id))
-            log.append(SandboxModeSet(mode.sandbox))
+        if preset_of(session.log.events).id != mode.id:
+            session.log.append(PresetSet(mode.id))
+            session.log.append(SandboxModeSet(mode.sandbox))
+        return session
+
+    async def _stored(self, session: Session) -> object:
+        """The mode counts already. Answered only once it outlives a crash: a session must not come back wider."""
+        await self._open.flush(session)
         return {}
 
     def _note_servers(self, servers: list[Raw] | None) -> None:

@@ -26,6 +26,7 @@ from acp_bridge.session.codec import FORMAT_VERSION
 from acp_bridge.session.events import Event, Header, PresetSet, SandboxModeSet
 from acp_bridge.session.log import now_ms
 from acp_bridge.session.repair import closers
+from acp_bridge.session.session import Session
 from acp_bridge.tools.tool import EditorFiles
 from acp_bridge.tools.visible import visible_line
 
@@ -93,6 +94,10 @@ class Sessions:
         except OSError as error:
             raise CheckpointFailed(session_id, error.strerror or type(error).__name__, "it was not loaded") from error
         return live
+
+    async def flush(self, session: Session) -> None:
+        """Raises CheckpointFailed."""
+        await self._parts.store.flush(session)
 
     async def close(self, live: LiveSession) -> None:
         """Bring the agent to rest and let the session go; it stays loadable."""
