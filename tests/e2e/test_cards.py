@@ -1,0 +1,166 @@
+"""What an editor draws of tool calls: cards, plan and message boundaries; and what the model gets paired with them."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.plays import call, play, text
+from tests.e2e.stored import StoredLog
+from tests.e2e.worlds import project
+from tests.support.agent import start_agent
+from tests.support.markers import Marker
+from tests.support.openai_server import OpenAIServer, Reply
+
+pytestmark = pytest.mark.anyio
+
+PLAN = [
+    {"content": "Look", "status": "completed", "priority": "medium"},
+    {"content": "Do", "status": "in_progress", "priority": "high"},
+    {"content": "Rest", "status": "pending", "priority": "low"},
+]
+CALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "read": ("read_file", {"path": "kept", "line": 2}),
+    "list": ("list_files", {"path": "sub"}),
+    "search": ("search", {"pattern": "two"}),
+    "write": ("write_file", {"path": "new/file", "content": "x\n"}),
+    "edit": ("edit_file", {"path": "kept", "old_text": "two", "new_text": "2"}),
+    "run": ("run_command", {"command": "echo hello"}),
+    "fail": ("run_command", {"command": "exit 3"}),
+    "plan": ("update_plan", {"entries": PLAN}),
+    "unknown": ("fly", {"where": "up"}),
+}
+# By call: title, kind, location (path, line), how it ends.
+CARDS: dict[str, tuple[str, str, tuple[str, int | None] | None, str]] = {
+    "read": ("Read kept (from line 2)", "read", ("kept", 2), "completed"),
+    "list": ("List sub", "search", ("sub", None), "completed"),
+    "search": ("Search 'two' in .", "search", ("", None), "completed"),
+    "write": ("Write new/file", "edit", ("new/file", 1), "completed"),
+    "edit": ("Edit kept", "edit", ("kept", 2), "completed"),
+    "run": ("`echo hello`", "execute", None, "completed"),
+    "fail": ("`exit 3`", "execute", None, "failed"),
+    "plan": ("Update the plan (1 of 3 done)", "think", None, "completed"),
+    "unknown": ("Unknown tool fly", "other", None, "failed"),
+}
+
+
+async def test_each_tool_has_its_card_live_and_after_a_load(tmp_path: Path) -> None:
+    """Issue 2, item 8: kind, title, locations, rawInput, status in order; one projection for both."""
+    folder = project(tmp_path, "one")
+    (folder / "sub").mkdir()
+    steps = play(tmp_path, [{"calls": [call(id, *made) for id, made in CALLS.items()]}, text("Done.")])
+    async with start_agent(tmp_path, screenplay=steps, permissions="allow_once") as editor:
+        session = await editor.new_session(folder)
+        await editor.prompt(session, "Do it.")
+        live, plan = editor.tool_calls(session), editor.plan(session)
+    async with start_agent(tmp_path, screenplay=steps) as editor:
+        await editor.load_session(session, folder)
+        replayed, planned_again = editor.tool_calls(session), editor.plan(session)
+    assert list(live) == list(replayed) == list(CARDS)
+    assert plan == planned_again == PLAN
+    for id, (title, kind, location, ending) in CARDS.items():
+        for view in (live[id], replayed[id]):
+            assert (view.title, view.kind, view.status) == (title, kind, ending), id
+            assert view.raw_input == CALLS[id][1]
+            wanted = [] if location is None else [_location(folder, *location)]
+            assert view.locations == wanted, id
+        assert live[id].content == replayed[id].content, id
+        shown = live[id].statuses
+        in_order = [status for n, status in enumerate(shown) if n == 0 or status != shown[n - 1]]
+        assert in_order == ["pending", "in_progress", ending] if id != "unknown" else in_order[-1] == ending
+
+
+def _location(folder: Path, path: str, line: int | None) -> dict[str, Any]:
+    return {"path": str(folder / path)} | ({} if line is None else {"line": line})
+
+
+async def test_each_reply_of_the_model_is_a_message_of_its_own_around_its_calls(tmp_path: Path) -> None:
+    """Editors: chunks with one `messageId` are drawn as one message; a batch of calls ends it."""
+    read = [call("c1", *CALLS["read"]), call("c2", *CALLS["list"])]
+    folder = project(tmp_path, "one")
+    (folder / "sub").mkdir()
+    steps = play(tmp_path, [
+        {"reasoning": ["Hm ", "hm."], "text": ["First ", "part."], "calls": read},
+        {"text": ["Second ", "part."]},
+    ], [text("Another turn.")])  # fmt: skip
+    async with start_agent(tmp_path, screenplay=steps) as editor:
+        session = await editor.new_session(folder)
+        await editor.prompt(session, "Go.")
+        await editor.prompt(session, "On.")
+        said = editor.messages(session)
+    assert [message.text for message in said] == ["Hm hm.", "First part.", "Second part.", "Another turn."]
+    ids = [message.id for message in said]
+    assert None not in ids and len(set(ids)) == 4
+
+
+async def test_parallel_reads_come_back_in_the_order_of_their_calls_whichever_is_done_first(tmp_path: Path) -> None:
+    """Contracts §3.5: dispatch overlaps, results commit in model order."""
+    folder = project(tmp_path, "one")
+    (folder / "big").write_text("line\n" * 400_000)
+    names = ["big", "kept", "other", "big", "kept"]
+    steps = play(tmp_path, [
+        {"calls": [call(f"c{n}", "read_file", {"path": name}) for n, name in enumerate(names)]}, text("Done."),
+    ])  # fmt: skip
+    async with start_agent(tmp_path, screenplay=steps) as editor:
+        session = await editor.new_session(folder)
+        await editor.prompt(session, "Read.")
+    assert list(StoredLog(tmp_path, session).results) == [f"c{n}" for n in range(len(names))]
+
+
+def _refuse(request: Any) -> Any:
+    return "reject_once" if request.tool_call["toolCallId"].startswith("refused") else "allow_once"
+
+
+@pytest.mark.parametrize("count", [1, 4])
+async def test_every_call_of_every_later_request_has_exactly_one_result_behind_it(tmp_path: Path, count: int) -> None:
+    """Field case R3: refused, failed, unknown, interrupted by a kill and by a cancel; then loaded twice."""
+    folder = project(tmp_path, "one")
+
+    def step(kind: str, name: str, arguments: dict[str, Any]) -> Reply:
+        calls = [Reply.tool(f"{kind}-{n}", name, arguments, index=n) for n in range(count)]
+        return functools.reduce(operator.add, calls)
+
+    run = {"command": "printf here > marker; sleep 300"}
+    script = [step("refused", "run_command", {"command": "true"}), step("unknown", "fly", {}), Reply.text("So.")]
+    script += [step("killed", "run_command", run)]
+    with OpenAIServer(script) as server:
+        async with start_agent(tmp_path, server=server, permissions=_refuse) as editor:
+            session = await editor.new_session(folder)
+            await editor.prompt(session, "One.")
+            editor.start_prompt(session, "Two.")
+            await _marked(folder)
+            editor.kill()
+            await editor.wait_exit()
+        (folder / "marker").unlink()
+        server.add(step("cancelled", "run_command", run), Reply.text("Last."), Reply.text("And again."))
+        for prompt in ("Three.", "Four."):
+            async with start_agent(tmp_path, server=server, permissions=_refuse) as editor:
+                await editor.load_session(session, folder)
+                turn = editor.start_prompt(session, prompt)
+                if prompt == "Three.":
+                    await _marked(folder)
+                    await editor.cancel(session)
+                await turn.result()
+        for chat in server.chats:
+            _paired(chat.body["messages"])
+        assert len(server.chats) == 6
+
+
+async def _marked(folder: Path) -> None:
+    await Marker(folder / "marker").wait("here")
+
+
+def _paired(messages: list[dict[str, Any]]) -> None:
+    """As every provider wants it: results right behind the reply, one for each call, in order."""
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            assert waiting and message["tool_call_id"] == waiting.pop(0)
+            continue
+        assert waiting == []
+        waiting = [made["id"] for made in message.get("tool_calls") or ()]
+    assert waiting == []
