@@ -18,8 +18,8 @@ from acp_bridge.errors import ToolFailed
 
 __all__ = ["MAX_BYTES", "FileChanged", "directory", "make_directory", "read_file", "replace_file"]
 
-# A text file beyond this is data: it would be held several times over while it is decoded and compared.
-MAX_BYTES = 64 * 1024 * 1024
+# A text file beyond this is data: it is held about nine times over (measured) while it is decoded and compared.
+MAX_BYTES = 8 * 1024 * 1024
 
 # O_PATH needs only search permission, like any path lookup; where it is missing, reading each directory must do.
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -127,7 +127,7 @@ def _read_at(fd: int, name: str, shown: str) -> tuple[bytes, os.stat_result] | N
         # Files of /proc can answer "try again", which reads as None.
         data = file.read(MAX_BYTES + 1) or b""
     if len(data) > MAX_BYTES:
-        raise ToolFailed(f"{shown} is larger than {MAX_BYTES >> 20} MiB; use search or a command to look into it")
+        raise ToolFailed(f"{shown} is larger than {MAX_BYTES >> 20} MiB; use search, or a command like sed -n, to look into it")
     return data, facts
 
 
