@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from acp_bridge.agent.calls import parse_arguments
 from acp_bridge.agent.hooks import PreStep, StepEntry
 from acp_bridge.approval.modes import Mode, decide, preset_of, strictest
 from acp_bridge.lifecycle.hooks import Next, hookimpl
@@ -70,9 +71,14 @@ def _last_snapshot(events: list[Event]) -> str | None:
 
 
 def _refused_for_good(events: list[Event], call_id: str) -> bool:
-    rules = {(rule.tool_name, rule.arguments) for event in events if isinstance(rule := event.data, ApprovalRule)}
+    rules = [event.data for event in events if isinstance(event.data, ApprovalRule)]
     if not rules:
         return False
     calls = (event.data for event in reversed(events) if isinstance(event.data, ToolCallEvent))
     call = next((call for call in calls if call.call_id == call_id), None)
-    return call is not None and (call.name, call.arguments) in rules
+    return call is not None and any(_about(rule, call) for rule in rules)
+
+
+def _about(rule: ApprovalRule, call: ToolCallEvent) -> bool:
+    # By value: the order of keys and the blanks of a repeated call are chance, and no person was shown them.
+    return rule.tool_name == call.name and parse_arguments(rule.arguments) == parse_arguments(call.arguments)
