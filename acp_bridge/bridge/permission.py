@@ -14,6 +14,7 @@ import msgspec
 from acp_bridge.agent.calls import parse_arguments
 from acp_bridge.approval.approval import ApprovalRequest
 from acp_bridge.bridge.show import content_items, location_items, raw_object
+from acp_bridge.tools.visible import code_span
 from acp_bridge.wire.acp_types import (
     ContentItem,
     DiffItem,
@@ -76,4 +77,5 @@ def read_answer(result: msgspec.Raw) -> Answer:
 def _content(request: ApprovalRequest) -> tuple[ContentItem | DiffItem, ...]:
     """Diffs come first: CodeCompanion previews content[0] only."""
     items = content_items(request.prepared.presentation)
-    return (*items, ContentItem(TextContent(request.reason))) if request.reason else items
+    # Paths and the model's own words are in a reason, and editors draw Markdown.
+    return (*items, ContentItem(TextContent(code_span(request.reason)))) if request.reason else items

@@ -1,14 +1,15 @@
 """Text that a person approves, with nothing hidden in it (field cases S2, S3).
 
-Owns: which characters are invisible or reorder their neighbours, and how they are shown. Must not know any tool.
-Invariant: pure and total; text without such characters comes back unchanged; the result can always be encoded.
+Owns: which characters are invisible or reorder their neighbours, how they are shown, and code spans in Markdown. Must
+not know any tool. Invariant: pure and total; `visible` leaves text without such characters unchanged; the result can
+always be encoded.
 """
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["visible", "visible_line"]
+__all__ = ["code_span", "longest_run", "visible", "visible_line"]
 
 # C0, DEL, C1; soft hyphen, Arabic letter mark, Hangul fillers, Mongolian vowel separator; zero-width, bidi marks,
 # line and paragraph separators, bidi embeddings, overrides and isolates, invisible operators; variation selectors,
@@ -30,6 +31,19 @@ def visible(text: str) -> str:
 def visible_line(text: str) -> str:
     """`text` for a one-line title: as `visible`, with line ends and tabs escaped as well."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def code_span(line: str) -> str:
+    """`line` as a Markdown code span that it cannot leave, with nothing hidden in it (CommonMark: code spans)."""
+    ticks = "`" * (longest_run(line) + 1)
+    shown = visible_line(line)
+    padding = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{ticks}{padding}{shown}{padding}{ticks}"
+
+
+def longest_run(text: str) -> int:
+    """How many backticks stand together in `text` at most."""
+    return max(map(len, re.findall("`+", text)), default=0)
 
 
 def _escape(character: str) -> str:

@@ -6,13 +6,12 @@ whole command, with everything that hides in it made visible; nothing of it can 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from acp_bridge.sandbox.policy import SandboxMode
 from acp_bridge.session.events import Presentation
 from acp_bridge.tools.arguments import clipped, text
-from acp_bridge.tools.visible import visible, visible_line
+from acp_bridge.tools.visible import code_span, longest_run, visible, visible_line
 from acp_bridge_plugins.tools_shell.command import Plan
 
 __all__ = ["announced", "planned"]
@@ -31,18 +30,18 @@ def announced(arguments: Any, cwd: str) -> Presentation:
     if command is None or not command.strip():
         return Presentation("Run a command", "execute")
     where = text(arguments, "cwd") or cwd
-    return Presentation(_title(command), "execute", text=f"{_fenced(command)}\n\nIn {_code(where)}")
+    return Presentation(_title(command), "execute", text=f"{_fenced(command)}\n\nIn {code_span(where)}")
 
 
 def planned(plan: Plan) -> Presentation:
     """What will run, exactly."""
     asked = plan.asked
     lines = [
-        f"In {_code(plan.cwd)}, for at most {asked.timeout_seconds:g} s.",
+        f"In {code_span(plan.cwd)}, for at most {asked.timeout_seconds:g} s.",
         f"Sandbox {asked.mode}: {_limits(plan)}.",
     ]
     if asked.widened:
-        lines.append(f"Wider than this session's sandbox, because: {_code(asked.justification or '')}")
+        lines.append(f"Wider than this session's sandbox, because: {code_span(asked.justification or '')}")
     return Presentation(_title(asked.command), "execute", text="\n\n".join([_fenced(asked.command), *lines]))
 
 
@@ -56,22 +55,10 @@ def _limits(plan: Plan) -> str:
 def _title(command: str) -> str:
     first, _, more = command.strip().partition("\n")
     line = clipped(visible_line(first.strip()), _TITLE_LENGTH)
-    return _code(line if not more.strip() or line.endswith("…") else f"{line} …")
-
-
-def _code(line: str) -> str:
-    """A code span that `line` cannot leave (CommonMark: code spans)."""
-    ticks = "`" * (_longest_run(line) + 1)
-    shown = visible_line(line)
-    padding = " " if shown.startswith("`") or shown.endswith("`") else ""
-    return f"{ticks}{padding}{shown}{padding}{ticks}"
+    return code_span(line if not more.strip() or line.endswith("…") else f"{line} …")
 
 
 def _fenced(command: str) -> str:
     """A code block that `command` cannot leave (CommonMark: fenced code blocks)."""
-    fence = "`" * max(3, _longest_run(command) + 1)
+    fence = "`" * max(3, longest_run(command) + 1)
     return f"{fence}sh\n{visible(command)}\n{fence}"
-
-
-def _longest_run(line: str) -> int:
-    return max(map(len, re.findall("`+", line)), default=0)

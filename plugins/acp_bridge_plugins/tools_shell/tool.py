@@ -64,6 +64,7 @@ class RunCommand:
             raise ToolFailed("the command was not prepared, so it did not run")
         if not sys.platform.startswith("linux"):
             raise SandboxUnavailable("Commands can be run on Linux only so far; this one was not run.")
+        _refuse_moved(plan.cwd)
         mode = narrower(plan.asked.mode, execution.sandbox_mode)
         if mode == "danger-full-access":
             return await self._bare(plan, execution)
@@ -148,6 +149,12 @@ def _directory(wanted: str | None, cwd: str) -> str:
     if not found:
         raise ToolFailed(f"arguments.cwd: there is no directory {visible_line(path)}", "INVALID_ARGS")
     return path
+
+
+def _refuse_moved(path: str) -> None:
+    """A link that took the directory's place would lead the command somewhere that nobody was shown."""
+    if os.path.realpath(path) != path:
+        raise ToolFailed(f"{visible_line(path)} changed since it was shown, so the command did not run")
 
 
 def _shell() -> str:
