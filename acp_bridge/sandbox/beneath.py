@@ -127,7 +127,8 @@ def _read_at(fd: int, name: str, shown: str) -> tuple[bytes, os.stat_result] | N
         # Files of /proc can answer "try again", which reads as None.
         data = file.read(MAX_BYTES + 1) or b""
     if len(data) > MAX_BYTES:
-        raise ToolFailed(f"{shown} is larger than {MAX_BYTES >> 20} MiB; use search, or a command like sed -n, to look into it")
+        too_large = f"{shown} is larger than {MAX_BYTES >> 20} MiB"
+        raise ToolFailed(f"{too_large}; use search, or a command like sed -n, to look into it")
     return data, facts
 
 
