@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeVar
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
 
 from acp_bridge.errors import ScopeClosed, UndoTimedOut
 from acp_bridge.lifecycle.states import State, advance
@@ -36,24 +36,40 @@ class Effect(Generic[T]):
         self._loading = anyio.CancelScope()
         self._scope = anyio.CancelScope()
         self._release = anyio.Event()
+        self._entered = False
+        self._settled = anyio.Event()
         self._gone = anyio.Event()
+        self._refusal: BaseException | None = None
         self._failure: BaseException | None = None
 
     async def start(self, tasks: TaskGroup) -> T:
         """Enter the manager; whatever it raises is raised here and nothing stays attached."""
-        value: T = await tasks.start(self._host, name=f"effect {self.name}")
-        return value
+        # Not TaskGroup.start: cancelled at the moment in which the manager has been entered, it would wait for ever for
+        # a task that is shielded from it.
+        tasks.start_soon(self._host, name=f"effect {self.name}")
+        try:
+            await self._settled.wait()
+        except BaseException:
+            self._begin_undo()
+            with anyio.CancelScope(shield=True):
+                await self._gone.wait()
+            raise
+        if self._entered:
+            return self.value  # type: ignore[return-value]  # set by the manager's entry, whatever T is
+        # A cancellation belongs to the task that it reached; here it was somebody else's.
+        raise self._refusal if isinstance(self._refusal, Exception) else ScopeClosed("(cancelled)", self.name)
 
     async def undo(self) -> None:
         """Leave the manager. Raises what its exit raised, or UndoTimedOut; joins an undo under way."""
-        if not self._release.is_set():
-            self._begin_undo()
+        self._begin_undo()
         with anyio.CancelScope(shield=True):
             await self._gone.wait()
         if self._failure is not None:
             raise self._failure
 
     def _begin_undo(self) -> None:
+        if self._release.is_set():
+            return
         if self.state is State.ACTIVE:
             self.state = advance(self.name, self.state, State.UNLOADING)
         else:
@@ -61,43 +77,46 @@ class Effect(Generic[T]):
         self._scope.deadline = anyio.current_time() + self._undo_seconds
         self._release.set()
 
-    async def _host(self, *, task_status: TaskStatus[T]) -> None:
+    async def _host(self) -> None:
         self.state = advance(self.name, self.state, State.LOADING)
         try:
             with self._loading, self._scope:
                 async with self._manager as value:
                     self._scope.shield = True
                     if not self._release.is_set():
-                        self._activate(value, task_status)
+                        self._activate(value)
                         await self._release.wait()
+            self._left(self.state)
         except BaseException as error:
-            used = self.state is State.UNLOADING
-            self._failed(error)
-            # Failed while loading: that is for `start`. Died while in use: nobody waits for an undo, so up the tree.
-            if not used:
-                raise
-        else:
-            self._settled(self.state)
+            self._fail(self.state, error)
         finally:
-            self.value = None
             self._gone.set()
+            self._settled.set()
+            if self.state is not State.ACTIVE:
+                self.value = None
 
-    def _activate(self, value: T, task_status: TaskStatus[T]) -> None:
+    def _activate(self, value: T) -> None:
         self.value = value
         self.state = advance(self.name, self.state, State.ACTIVE)
-        task_status.started(value)
+        self._entered = True
+        self._settled.set()
 
-    def _failed(self, error: BaseException) -> None:
-        self.state = advance(self.name, self.state, State.FAILED)
-        self._failure = error
-
-    def _settled(self, left: State) -> None:
+    def _left(self, last: State) -> None:
         # Called, not caught: a manager that absorbs the cancellation in a task group of its own was late all the same.
         if self._scope.cancel_called:
-            self._failed(UndoTimedOut(self.name, self._undo_seconds))
-        else:
-            self.state = advance(self.name, left, State.DISPOSED if left is State.UNLOADING else State.FAILED)
-        if left is State.LOADING:
+            raise UndoTimedOut(self.name, self._undo_seconds)
+        if last is State.LOADING:
             raise ScopeClosed("(disposed while loading)", self.name)
-        if left is State.ACTIVE:
+        if last is State.ACTIVE:
             raise RuntimeError(f"effect {self.name} ended although nobody had undone it")
+        self.state = advance(self.name, last, State.DISPOSED)
+
+    def _fail(self, last: State, error: BaseException) -> None:
+        """To whoever waits for it: `start` while it loads, `undo` while it unloads. In between, up the tree."""
+        self.state = advance(self.name, last, State.FAILED)
+        if last is State.LOADING:
+            self._refusal = error
+        if last is not State.LOADING or isinstance(error, UndoTimedOut):
+            self._failure = error
+        if last is State.ACTIVE or not isinstance(error, Exception | BaseExceptionGroup):
+            raise error

@@ -1,18 +1,20 @@
 """Hook dispatch: pluggy declares, validates and registers; this awaits.
 
-Owns: the modes (emit, parallel, serial, waterfall) and the order. Must not know: what any hook means.
-Invariant: order is registration order, which is the composition's table; a call works on the listeners as
-of the call; an `emit` observer that fails is contained and reported to `on_observer_failure`. Nothing is paid
-when nobody listens: the listeners of a hook are cached until the next registration.
+Owns: the modes (emit, bail, parallel, serial, waterfall) and the order. Must not know: what any hook means.
+Invariant: order is the composition's table, then registration; a call works on the listeners as of the call; an
+`emit` observer that fails is contained and reported to `on_observer_failure`. Nothing is paid when nobody
+listens: the listeners of a hook are cached until the next registration.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from types import ModuleType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import anyio
 import pluggy
@@ -30,12 +32,13 @@ Next = Callable[[], Awaitable[R]]
 Listener = Callable[..., Any]
 
 PROJECT = "acp_bridge"
+SYNCHRONOUS = ("emit", "bail")
 _marker = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 def hookspec(mode: str) -> Callable[[F], F]:
-    """Declare a hook with its mode: emit, parallel, serial or waterfall."""
+    """Declare a hook with its mode: emit, bail, parallel, serial or waterfall."""
 
     def declare(function: F) -> F:
         function.__hook_mode__ = mode  # type: ignore[attr-defined]  # the one attribute that pluggy has no place for
@@ -50,25 +53,41 @@ def mode_of(spec: Callable[..., Any]) -> str:
 
 
 class Hooks:
-    """`on_observer_failure(hook name, error)` is told of every contained failure."""
+    """Dispatch to every listener, or, seen through `of(session)`, to the general ones and those of that session.
+
+    `on_observer_failure(hook name, error)` is told of every contained failure.
+    """
 
     def __init__(self, specs: ModuleType, on_observer_failure: Callable[[str, BaseException], None]) -> None:
-        self._manager = pluggy.PluginManager(PROJECT)
-        self._manager.add_hookspecs(specs)
+        self._registry = _Registry(specs)
         self._on_observer_failure = on_observer_failure
+        self._session: str | None = None
         self._cache: dict[str, tuple[Listener, ...]] = {}
+        self._cached_at = 0
+
+    def of(self, session: str) -> Hooks:
+        """The same hooks as one session's: cheap, to be kept as long as the session."""
+        seen = copy(self)
+        seen._session, seen._cache = session, {}
+        return seen
 
     @contextmanager
-    def registered(self, name: str, plugin: object) -> Iterator[None]:
+    def registered(
+        self, name: str, plugin: object, *, order: int | None = None, session: str | None = None
+    ) -> Iterator[None]:
         """Attach every hookimpl of `plugin`, until the context is left. Raises PluginRejected, changing nothing."""
-        self._verify(name, plugin)
-        self._manager.register(plugin, name)
-        self._cache.clear()
+        self.verify(name, plugin)
+        self._registry.add(name, plugin, order, session)
         try:
             yield
         finally:
-            self._manager.unregister(plugin)
-            self._cache.clear()
+            self._registry.remove(name, plugin)
+
+    def verify(self, name: str, plugin: object, *, taken: bool = False) -> None:
+        """Raises PluginRejected, naming the hook and the reason."""
+        if taken or self._registry.has(name, plugin):
+            raise PluginRejected(name, "name", "a plugin of that name is mounted already")
+        self._registry.check(name, plugin)
 
     def emit(self, spec: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Synchronous observers, one by one; a failing one never stops the others or the caller."""
@@ -77,6 +96,14 @@ class Hooks:
                 listener(*args, **kwargs)
             except Exception as error:
                 self._on_observer_failure(spec.__name__, error)
+
+    def bail(self, spec: Callable[P, R | None], *args: P.args, **kwargs: P.kwargs) -> R | None:
+        """Synchronous, in order; the first answer that is not None wins."""
+        for listener in self._listeners(spec):
+            answer: R | None = listener(*args, **kwargs)
+            if answer is not None:
+                return answer
+        return None
 
     async def parallel(self, spec: Callable[P, Awaitable[None]], *args: P.args, **kwargs: P.kwargs) -> int:
         """Start all, await all, raise the failures together. Returns how many listened."""
@@ -113,18 +140,53 @@ class Hooks:
         return bool(self._listeners(spec))
 
     def _listeners(self, spec: Callable[..., Any]) -> tuple[Listener, ...]:
+        if self._cached_at != self._registry.changes:
+            self._cache.clear()
+            self._cached_at = self._registry.changes
         name = spec.__name__
         found = self._cache.get(name)
         if found is None:
-            # pluggy calls the last one first, but keeps them in the order of registration.
-            impls = getattr(self._manager.hook, name).get_hookimpls()
-            found = self._cache[name] = tuple(impl.function for impl in impls)
+            found = self._cache[name] = self._registry.listeners(name, self._session)
         return found
 
-    def _verify(self, name: str, plugin: object) -> None:
+
+class _Place(NamedTuple):
+    order: float
+    number: int
+    session: str | None
+
+
+class _Registry:
+    """Who listens to what, in which order, for which session. `changes` counts registrations and removals."""
+
+    def __init__(self, specs: ModuleType) -> None:
+        self.changes = 0
+        self._manager = pluggy.PluginManager(PROJECT)
+        self._manager.add_hookspecs(specs)
+        self._places: dict[str, _Place] = {}
+
+    def add(self, name: str, plugin: object, order: int | None, session: str | None) -> None:
+        self._manager.register(plugin, name)
+        self.changes += 1
+        self._places[name] = _Place(math.inf if order is None else order, self.changes, session)
+
+    def remove(self, name: str, plugin: object) -> None:
+        self._manager.unregister(plugin)
+        self.changes += 1
+        del self._places[name]
+
+    def listeners(self, hook: str, session: str | None) -> tuple[Listener, ...]:
+        impls = getattr(self._manager.hook, hook).get_hookimpls()
+        heard = [impl for impl in impls if self._places[impl.plugin_name].session in (None, session)]
+        # A plugin that was reloaded is registered last, and still has its place.
+        heard.sort(key=lambda impl: self._places[impl.plugin_name])
+        return tuple(impl.function for impl in heard)
+
+    def has(self, name: str, plugin: object) -> bool:
+        return self._manager.has_plugin(name) or self._manager.is_registered(plugin)
+
+    def check(self, name: str, plugin: object) -> None:
         """pluggy only warns about missing arguments and validates after it has begun to register."""
-        if self._manager.has_plugin(name) or self._manager.is_registered(plugin):
-            raise PluginRejected(name, "name", "a plugin of that name is mounted already")
         for attribute in dir(type(plugin)):
             options = self._manager.parse_hookimpl_opts(plugin, attribute)
             if options is not None:
@@ -142,7 +204,7 @@ class Hooks:
         if tuple(pluggy._hooks.varnames(implementation)[0]) != tuple(wanted):
             return f"its arguments must be ({', '.join(wanted)})"
         # A coroutine that an emit never awaits would be an observer that never runs.
-        asynchronous = mode_of(spec.spec.function) != "emit"
+        asynchronous = mode_of(spec.spec.function) not in SYNCHRONOUS
         if inspect.iscoroutinefunction(implementation) is not asynchronous:
             return "it must be a coroutine function" if asynchronous else "it must be a plain function"
         return None

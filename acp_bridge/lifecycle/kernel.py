@@ -1,114 +1,89 @@
-"""The kernel: mounts plugins into scopes and hands services from providers to consumers.
+"""The kernel: mounts plugins, dispatches hooks, and hands services from providers to consumers.
 
-Owns: the plugin shape, service keys, and what a plugin may reach (its `Context`). Must not know any plugin.
-Invariant: everything is validated before anything changes; whatever a plugin attaches goes through its own
-scope, so leaving `mounted` removes every trace of it.
+Owns: the plugins that are mounted now. Must not know any plugin.
+Invariant: everything is validated before anything changes; leaving `mounted` removes every trace of a plugin.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from types import ModuleType
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
-from acp_bridge.errors import PluginRejected
+from acp_bridge.lifecycle.context import Context, entered
 from acp_bridge.lifecycle.diagnostics import Diagnostics
 from acp_bridge.lifecycle.hooks import Hooks
-from acp_bridge.lifecycle.scope import UNDO_SECONDS, Scope, open_scope
+from acp_bridge.lifecycle.mount import Mount, Plugin
+from acp_bridge.lifecycle.scope import UNDO_SECONDS, Scope
+from acp_bridge.lifecycle.services import ServiceKey, Services
 
-__all__ = ["Context", "Kernel", "Plugin", "ServiceKey", "entered"]
+__all__ = ["Context", "Kernel", "Mount", "Plugin", "ServiceKey", "entered"]
 
 T = TypeVar("T")
 
 
-class ServiceKey(Generic[T]):
-    """Names a service and carries its type: `PERSISTENCE = ServiceKey[Persistence]("persistence")`."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"ServiceKey({self.name!r})"
-
-
-@runtime_checkable
-class Plugin(Protocol):
-    """One folder, one plugin. Its `@hookimpl` methods are registered before `mount` is called."""
-
-    name: str
-    needs: tuple[ServiceKey[Any], ...]
-
-    async def mount(self, context: Context) -> None:
-        """Attach everything through `context`. Raising unwinds what was attached."""
-
-
 class Kernel:
+    """`mounts` holds every plugin from the start of its mounting until it is gone, by name."""
+
     def __init__(self, specs: ModuleType, diagnostics: Diagnostics) -> None:
         self.hooks = Hooks(specs, lambda hook, error: diagnostics.failure(f"an observer of {hook} failed", error))
         self.diagnostics = diagnostics
-        self._services: dict[ServiceKey[Any], Any] = {}
+        self.services = Services()
+        self.mounts: dict[str, Mount] = {}
 
     def get(self, key: ServiceKey[T]) -> T | None:
-        """Opportunistic: None when nobody provides it."""
-        return self._services.get(key)
+        return self.services.get(key)
 
     def require(self, key: ServiceKey[T], plugin: str) -> T:
-        """Raises PluginRejected when nobody provides it."""
-        if key not in self._services:
-            raise PluginRejected(plugin, f"need {key.name}", "no mounted plugin provides it")
-        service: T = self._services[key]
-        return service
+        return self.services.require(key, plugin)
 
     @asynccontextmanager
-    async def mounted(self, plugin: Plugin, *, undo_seconds: float = UNDO_SECONDS) -> AsyncIterator[Scope]:
-        """Mount `plugin` until the context is left. `undo_seconds` bounds the undo of each of its effects."""
-        for key in plugin.needs:
-            self.require(key, plugin.name)
-        # Hooks outlast the plugin's own effects: while those come to rest, their events still arrive.
-        with self.hooks.registered(plugin.name, plugin):
-            async with open_scope(plugin.name, undo_seconds=undo_seconds) as scope:
-                await plugin.mount(Context(self, plugin.name, scope))
-                yield scope
-
-    @contextmanager
-    def providing(self, key: ServiceKey[T], service: T, plugin: str) -> Iterator[T]:
-        if key in self._services:
-            raise PluginRejected(plugin, f"service {key.name}", "another mounted plugin provides it")
-        self._services[key] = service
+    async def providing(self, key: ServiceKey[T], service: T, provider: str) -> AsyncIterator[T]:
+        """A service that is no plugin's. Leaving waits for all who live on it."""
+        self.services.publish({key: service}, provider)
         try:
             yield service
         finally:
-            del self._services[key]
+            await self.services.withdraw([key])
 
+    @asynccontextmanager
+    async def mounted(
+        self,
+        plugin: Plugin,
+        *,
+        vital: bool = True,
+        order: int | None = None,
+        session: str | None = None,
+        undo_seconds: float = UNDO_SECONDS,
+    ) -> AsyncIterator[Mount]:
+        """Keep `plugin` mounted until the context is left.
 
-class Context:
-    """What a plugin may reach while it is mounted."""
+        A `vital` plugin is loaded when this is entered, or has raised PluginRejected or what its loading raised; any
+        other may still wait for a service. `order` is its place among the listeners of each hook (default: last).
+        Mounted for one `session` it hears that session only. `undo_seconds` bounds the undo of each of its effects.
+        """
+        mount = Mount(
+            plugin,
+            self.services,
+            lambda: self.hooks.registered(plugin.name, plugin, order=order, session=session),
+            lambda scope: self._context(plugin, scope),
+            self.diagnostics,
+            vital=vital,
+            undo_seconds=undo_seconds,
+        )
+        with self._listed(mount):
+            async with mount.held():
+                yield mount
 
-    def __init__(self, kernel: Kernel, plugin: str, scope: Scope) -> None:
-        self._kernel = kernel
-        self._plugin = plugin
-        self.scope = scope
-        self.hooks = kernel.hooks
-        self.diagnostics = kernel.diagnostics
+    def _context(self, plugin: Plugin, scope: Scope) -> Context:
+        return Context(plugin.name, scope, self.services, self.hooks, self.diagnostics)
 
-    async def effect(self, name: str, manager: AbstractAsyncContextManager[T]) -> T:
-        return await self.scope.effect(name, manager)
-
-    async def provide(self, key: ServiceKey[T], service: T) -> None:
-        """Offer `service` to plugins mounted later. Raises PluginRejected on a second provider."""
-        manager = entered(self._kernel.providing(key, service, self._plugin))
-        await self.scope.effect(f"service {key.name}", manager)
-
-    def get(self, key: ServiceKey[T]) -> T | None:
-        return self._kernel.get(key)
-
-    def require(self, key: ServiceKey[T]) -> T:
-        return self._kernel.require(key, self._plugin)
-
-
-@asynccontextmanager
-async def entered(manager: AbstractContextManager[T]) -> AsyncIterator[T]:
-    """A synchronous context manager as an effect: `await context.effect(name, entered(manager))`."""
-    with manager as value:
-        yield value
+    @contextmanager
+    def _listed(self, mount: Mount) -> Iterator[None]:
+        self.hooks.verify(mount.name, mount.plugin, taken=mount.name in self.mounts)
+        self.mounts[mount.name] = mount
+        try:
+            yield
+        finally:
+            del self.mounts[mount.name]

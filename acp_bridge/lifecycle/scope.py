@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import anyio
 from anyio.abc import TaskGroup
@@ -34,6 +34,13 @@ class Node(Struct, frozen=True):
     name: str
     state: str
     children: tuple[Node, ...] = ()
+
+
+@runtime_checkable
+class Described(Protocol):
+    """What an effect's value can be, to have its own insides printed below it."""
+
+    def describe(self) -> Node: ...
 
 
 class Scope:
@@ -82,9 +89,9 @@ class Scope:
         if self._failure is not None:
             raise self._failure
 
-    async def detach(self, scope: Scope) -> None:
-        """Dispose one child scope now, ahead of this scope. Raises what its undo raised."""
-        effect = next((effect for effect in self._effects if effect.value is scope), None)
+    async def detach(self, value: object) -> None:
+        """Undo one effect (or child scope) now, by its value, ahead of this scope. Raises what its undo raised."""
+        effect = next((effect for effect in self._effects if effect.value is value), None)
         if effect is None:
             return
         try:
@@ -146,7 +153,11 @@ class _Composite:
 
 def _node(effect: Effect[Any]) -> Node:
     inner = effect.value
-    return Node(effect.name, effect.state, inner.describe().children if isinstance(inner, Scope | _Composite) else ())
+    if not isinstance(inner, Described):
+        return Node(effect.name, effect.state)
+    # A plugin may wait, or have failed, while the effect that holds it is in order.
+    own = inner.describe()
+    return Node(effect.name, own.state or effect.state, own.children)
 
 
 @asynccontextmanager

@@ -24,12 +24,13 @@ class State(StrEnum):
 
 MOVES: dict[State, frozenset[State]] = {
     State.PENDING: frozenset({State.LOADING, State.DISPOSED}),
-    State.LOADING: frozenset({State.ACTIVE, State.FAILED}),
+    # Back to pending: a plugin whose need went away gives up its loading, or unloads, and waits for the need again.
+    State.LOADING: frozenset({State.ACTIVE, State.FAILED, State.PENDING}),
     # Failed while in use: a part of it died and nobody had asked for an undo.
     State.ACTIVE: frozenset({State.UNLOADING, State.FAILED}),
-    State.UNLOADING: frozenset({State.DISPOSED, State.FAILED}),
+    State.UNLOADING: frozenset({State.DISPOSED, State.FAILED, State.PENDING}),
     State.DISPOSED: frozenset(),
-    State.FAILED: frozenset(),
+    State.FAILED: frozenset({State.DISPOSED}),
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from acp_bridge.lifecycle.kernel import Context, Plugin
+from acp_bridge.lifecycle.kernel import Mount, Plugin
 from acp_bridge.lifecycle.scope import Part, Scope, open_scope
 from acp_bridge.llm.model import MODELS
 from acp_bridge.tools.registry import TOOLS
@@ -32,18 +32,20 @@ async def composed(shop: Workshop, root: Scope) -> None:
     await root.composite("product", parts, undo_seconds=UNDO_SECONDS)
 
 
-def _mounted(shop: Workshop, make: Callable[[Workshop], Plugin]) -> Callable[[], AbstractAsyncContextManager[Scope]]:
+def _mounted(shop: Workshop, make: Callable[[Workshop], Plugin]) -> Callable[[], AbstractAsyncContextManager[Mount]]:
     return lambda: shop.kernel.mounted(make(shop), undo_seconds=PLUGIN_SECONDS)
 
 
 @asynccontextmanager
 async def _plugins(shop: Workshop) -> AsyncIterator[Scope]:
     """The registries, then every plugin of the first table as a sibling."""
-    async with open_scope("plugins", undo_seconds=PLUGIN_SECONDS) as scope:
-        context = Context(shop.kernel, "composition", scope)
-        await context.provide(MODELS, shop.models)
-        await context.provide(TOOLS, shop.tools)
+    kernel = shop.kernel
+    async with (
+        kernel.providing(MODELS, shop.models, "composition"),
+        kernel.providing(TOOLS, shop.tools, "composition"),
+        open_scope("plugins", undo_seconds=PLUGIN_SECONDS) as scope,
+    ):
         for make in PLUGINS:
             plugin = make(shop)
-            await scope.effect(plugin.name, shop.kernel.mounted(plugin, undo_seconds=PLUGIN_SECONDS))
+            await scope.effect(plugin.name, kernel.mounted(plugin, undo_seconds=PLUGIN_SECONDS))
         yield scope

@@ -70,8 +70,8 @@ async def test_nothing_of_a_cancelled_turn_comes_after_its_response(tmp_path: Pa
         shown = {"streaming": b"One ", "command": b'"in_progress"', "question": b"request_permission"}[where]
         await editor.wait_for(lambda frame: shown in frame.raw, since=since)
         await editor.send_raw(notification("session/cancel", sessionId=session))
-        (tmp_path / "go").touch()
         await editor.wait_for(answers_to("p"))
+        (tmp_path / "go").touch()
         before, after = await _raw(editor, since)
         statuses = [view.status for view in editor.tool_calls(session).values()]
         assert statuses == ([] if where == "streaming" else ["failed", "failed"])

@@ -42,6 +42,13 @@ class Simple:
         self.heard_words.append(word)
 
 
+def providing(time: str) -> Callable[[Context], Awaitable[None]]:
+    async def mount(context: Context) -> None:
+        context.provide(CLOCK, time)
+
+    return mount
+
+
 @pytest.fixture
 def kernel() -> Kernel:
     return Kernel(specs, Silent())
@@ -66,7 +73,7 @@ async def test_a_service_is_there_for_later_plugins_and_goes_with_its_provider(k
     async def find(context: Context) -> None:
         found.append(context.require(CLOCK))
 
-    provider = Simple("provider", mount=lambda context: context.provide(CLOCK, "noon"))
+    provider = Simple("provider", mount=providing("noon"))
     async with kernel.mounted(provider), kernel.mounted(Simple("consumer", needs=(CLOCK,), mount=find)):
         assert kernel.get(CLOCK) == "noon"
     assert found == ["noon"]
@@ -74,9 +81,9 @@ async def test_a_service_is_there_for_later_plugins_and_goes_with_its_provider(k
 
 
 async def test_a_second_provider_is_rejected_and_the_first_one_stays(kernel: Kernel) -> None:
-    async with kernel.mounted(Simple("first", mount=lambda context: context.provide(CLOCK, "noon"))):
+    async with kernel.mounted(Simple("first", mount=providing("noon"))):
         with pytest.raises(PluginRejected) as caught:
-            async with kernel.mounted(Simple("second", mount=lambda context: context.provide(CLOCK, "midnight"))):
+            async with kernel.mounted(Simple("second", mount=providing("midnight"))):
                 pytest.fail("it was mounted")
         assert (caught.value.plugin, caught.value.what) == ("second", "service clock")
         assert kernel.get(CLOCK) == "noon"
@@ -87,7 +94,7 @@ async def test_a_mount_that_fails_half_way_is_unwound_whole(kernel: Kernel) -> N
 
     async def mount(context: Context) -> None:
         await context.effect("a", journal.part("a"))
-        await context.provide(CLOCK, "noon")
+        context.provide(CLOCK, "noon")
         raise OSError("no disk")
 
     with pytest.raises(OSError, match="no disk"):

@@ -33,9 +33,9 @@ KEY = "sk-test-0123456789abcdef"
 async def mounted(base_url: str | None, key: str | None = KEY, **settings: Any) -> AsyncIterator[ModelAdapter]:
     """The adapter, as the agent finds it."""
     kernel, models = Kernel(hookspecs, Silent()), Models()
-    with kernel.providing(MODELS, models, "test"):
-        async with kernel.mounted(ModelsOpenai(lambda: (key, base_url), **{"max_retries": 0, **settings})):
-            yield models.adapter("openai")
+    plugin = ModelsOpenai(lambda: (key, base_url), **{"max_retries": 0, **settings})
+    async with kernel.providing(MODELS, models, "test"), kernel.mounted(plugin):
+        yield models.adapter("openai")
     with pytest.raises(ModelFailed):
         models.adapter("openai")
 

@@ -37,7 +37,7 @@ def asked(path: str) -> ModelRequest:
 
 async def test_a_mounted_screenplay_answers(tmp_path: Path) -> None:
     kernel, models = Kernel(hookspecs, Silent()), Models()
-    with kernel.providing(MODELS, models, "test"):
+    async with kernel.providing(MODELS, models, "test"):
         async with kernel.mounted(ModelsScripted()):
             path = written(tmp_path, {"text": "hello"})
             assert models.unusable("scripted", path) is None

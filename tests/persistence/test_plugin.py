@@ -158,8 +158,7 @@ async def test_a_root_that_is_a_file_is_refused_before_anything_is_attached(tmp_
 
 async def test_what_is_attached_can_be_seen_and_is_gone_afterwards(tmp_path: Path) -> None:
     world = World()
-    async with world.kernel.mounted(PersistenceJsonl(tmp_path)) as scope:
-        effects = (Node("write handles", "active"), Node("service persistence", "active"))
-        assert scope.describe() == Node("persistence_jsonl", "active", effects)
+    async with world.kernel.mounted(PersistenceJsonl(tmp_path)) as mount:
+        assert mount.describe() == Node("persistence_jsonl", "active", (Node("write handles", "active"),))
         assert world.kernel.hooks.listening(hookspecs.session_event)
     assert not world.kernel.hooks.listening(hookspecs.session_event)

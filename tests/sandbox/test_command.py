@@ -201,7 +201,7 @@ def test_keys_of_model_providers_are_withheld_even_when_they_are_named(name: str
 
 async def test_the_plugin_offers_the_tool_and_takes_it_back() -> None:
     kernel, tools = Kernel(hookspecs, Silent()), Tools()
-    with kernel.providing(TOOLS, tools, "test"):
+    async with kernel.providing(TOOLS, tools, "test"):
         async with kernel.mounted(ToolsShell()):
             assert tools.get("run_command") is not None
         assert tools.get("run_command") is None

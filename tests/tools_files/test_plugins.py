@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 )
 async def test_tools_are_registered_in_order_and_gone_after(plugin: Plugin, names: list[str]) -> None:
     kernel, tools = Kernel(hookspecs, Silent()), Tools()
-    with kernel.providing(TOOLS, tools, "test"):
+    async with kernel.providing(TOOLS, tools, "test"):
         async with kernel.mounted(plugin):
             assert [schema.name for schema in tools.schemas()] == names
         assert tools.schemas() == ()
@@ -41,7 +41,7 @@ async def test_without_a_registry_nothing_is_mounted(plugin: Plugin) -> None:
 
 async def test_the_private_directories_reach_every_tool() -> None:
     kernel, tools = Kernel(hookspecs, Silent()), Tools()
-    with kernel.providing(TOOLS, tools, "test"):
-        async with kernel.mounted(ToolsFiles(("/private",))), kernel.mounted(ToolsSearch(("/private",))):
-            for schema in tools.schemas():
-                assert getattr(tools.get(schema.name), "_private") == ("/private",)  # noqa: B009  # not in the Protocol
+    files, search = ToolsFiles(("/private",)), ToolsSearch(("/private",))
+    async with kernel.providing(TOOLS, tools, "test"), kernel.mounted(files), kernel.mounted(search):
+        for schema in tools.schemas():
+            assert getattr(tools.get(schema.name), "_private") == ("/private",)  # noqa: B009  # not in the Protocol

@@ -52,7 +52,7 @@ class PersistenceJsonl:
         """Raises PluginRejected when the root is there but is not a directory."""
         _require_directory(self.name, self._root)
         store = await context.effect("write handles", self._storing(context.diagnostics))
-        await context.provide(PERSISTENCE, store)
+        context.provide(PERSISTENCE, store)
 
     @hookimpl
     def session_event(self, session: Session, event: Event) -> None:

@@ -30,7 +30,7 @@ class SandboxLocal:
         self._private_dirs = private_dirs
 
     async def mount(self, context: Context) -> None:
-        await context.provide(SANDBOX, _FirstUse(self._probe_timeout_seconds, self._private_dirs))
+        context.provide(SANDBOX, _FirstUse(self._probe_timeout_seconds, self._private_dirs))
 
 
 class _FirstUse:
