@@ -25,7 +25,13 @@ WAIT_S = 10.0
 END_OF_INPUT, INTERRUPT = "\x04", "\x03"
 
 # Makes the terminal the controlling one, without which there is no /dev/tty to ask for a password on.
-_TAKE = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+# A test run in the background of a shell has SIGINT ignored, and children would inherit that.
+_TAKE = """
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 
 
 class Terminal:
