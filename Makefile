@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 BIN := .venv/bin
 SOURCES := acp_bridge plugins composition
 
-.PHONY: all venv demo test check bench clean compiled sandbox
+.PHONY: all venv demo test check docs bench clean compiled sandbox
 
 all: check test
 
@@ -42,6 +42,10 @@ check: .venv/stamp-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Pages that are made from the code; a test fails when they are not up to date.
+docs: .venv/stamp-dev
+	@$(BIN)/python scripts/hooks_doc.py
 
 bench: .venv/stamp-dev compiled sandbox
 	@$(BIN)/python benchmarks/bench.py

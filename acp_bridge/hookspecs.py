@@ -3,8 +3,8 @@
 Owns: names, arguments and meaning. Must not know any implementer. Invariant: arguments are narrow and typed;
 a waterfall takes exactly one subject and `next`; order among listeners is the composition's table.
 
-emit: observers, contained. parallel: all awaited, failures raised. serial: first answer wins.
-waterfall: an onion; `await next()` delegates, returning without it answers instead.
+emit: observers, contained. bail: first answer wins, at once. parallel: all awaited, failures raised.
+serial: first answer wins. waterfall: an onion; `await next()` delegates, returning without it answers instead.
 """
 
 # declarations have no bodies
@@ -34,6 +34,7 @@ __all__ = [
     "session_flush",
     "session_pressure",
     "tools_execute",
+    "tools_guard",
     "tools_pre_execute",
 ]
 
@@ -66,6 +67,11 @@ async def llm_stream(call: ModelCall, next: Next[AsyncIterator[Chunk]]) -> Async
 @hookspec("waterfall")
 async def tools_pre_execute(execution: Execution, next: Next[Decision]) -> Decision:
     """May this call run: allow, deny, ask or cancel. The default is allow."""
+
+
+@hookspec("bail")
+def tools_guard(execution: Execution) -> str | None:
+    """Asked last, after every allow: a text forbids the call and is its reason. No guard can allow anything."""
 
 
 @hookspec("waterfall")

@@ -173,7 +173,7 @@ class Agent:
 
         try:
             subject = PreStep(self.session, self._turn, number, messages, signal)
-            entry = await self._parts.hooks.waterfall(hookspecs.agent_pre_step, subject, enter)
+            entry = await self.session.hooks.waterfall(hookspecs.agent_pre_step, subject, enter)
         except BaseException:
             self._keep(messages)
             raise
@@ -223,7 +223,7 @@ class Agent:
 
     def _report(self, failure: Failure) -> None:
         subject = AgentFailure(self._turn, 0, failure.message, failure.code)
-        self._parts.hooks.emit(hookspecs.agent_error, self.session, subject)
+        self.session.hooks.emit(hookspecs.agent_error, self.session, subject)
 
     def _settle(self, message_id: str, reason: TurnEndReason) -> None:
         ticket = self._tickets.pop(message_id, None)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from acp_bridge.lifecycle.diagnostics import Diagnostics
-from acp_bridge.lifecycle.hooks import Hooks
 from acp_bridge.llm.model import Models
 from acp_bridge.session.events import RequestConfig
 from acp_bridge.session.session import Session, SessionStore
@@ -27,7 +26,6 @@ class AgentParts(Struct, frozen=True):
     `max_steps` bounds the model requests of one turn, `max_parallel` the overlapping tool calls of one step.
     """
 
-    hooks: Hooks
     store: SessionStore
     models: Models
     tools: Tools

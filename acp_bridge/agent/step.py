@@ -115,7 +115,7 @@ class Step:
         assembly = Assembly()
         try:
             with self._signal.cancels():
-                stream = await self._parts.hooks.waterfall(
+                stream = await self._session.hooks.waterfall(
                     hookspecs.llm_stream, ModelCall(request, self._session), lambda: self._open(request)
                 )
                 await self._consume(stream, assembly)
@@ -130,7 +130,7 @@ class Step:
         return self._parts.models.adapter(request.header.config.provider).stream(request)
 
     async def _consume(self, stream: AsyncIterator[Chunk], assembly: Assembly) -> None:
-        append, add, hooks = self._log.append, assembly.add, self._parts.hooks
+        append, add, hooks = self._log.append, assembly.add, self._session.hooks
         received = 0
         async with aclosing(stream) as chunks:  # type: ignore[type-var]  # streams are async generators by the seam
             async for chunk in chunks:

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from acp_bridge import hookspecs
 from acp_bridge.lifecycle.diagnostics import Diagnostics
-from acp_bridge.lifecycle.hooks import Hooks
 from acp_bridge.lifecycle.kernel import ServiceKey
 from acp_bridge.session.events import ApprovalAsked, ApprovalDecided, ApprovalPolicySet
 from acp_bridge.session.fold import last_body, turn_is_open
@@ -40,8 +39,7 @@ class ApprovalRequest(Struct, frozen=True):
 
 
 class Approval:
-    def __init__(self, hooks: Hooks, diagnostics: Diagnostics) -> None:
-        self._hooks = hooks
+    def __init__(self, diagnostics: Diagnostics) -> None:
         self._diagnostics = diagnostics
 
     async def request(self, request: ApprovalRequest) -> ApprovalOutcome:
@@ -75,7 +73,7 @@ class Approval:
             return "unavailable"
 
         try:
-            outcome = await self._hooks.waterfall(hookspecs.approval_request, request, nobody)
+            outcome = await request.session.hooks.waterfall(hookspecs.approval_request, request, nobody)
         except Exception as error:
             self._diagnostics.failure("an approval answerer failed", error)
             return "unavailable"

@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 
+from acp_bridge.agent.hooks import AgentFailure
 from acp_bridge.agent.parts import AgentParts
 from acp_bridge.approval.approval import ApprovalOutcome, ApprovalRequest
 from acp_bridge.bridge.auth import AuthMethods
@@ -130,6 +131,12 @@ class AcpBridge:
         if live is not None and live.session is session:
             for update in live.updates(event):
                 self._send(session.id, update)
+
+    @hookimpl
+    def agent_error(self, session: Session, failure: AgentFailure) -> None:
+        # The person reads it as the answer to the prompt; here is what is left of it afterwards. No message: a
+        # provider's may quote the conversation.
+        self._parts.diagnostics.note(f"session {session.id}, turn {failure.turn} failed: {failure.code}")
 
     @hookimpl
     async def session_pressure(self, session: Session) -> None:

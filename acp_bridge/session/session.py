@@ -22,9 +22,12 @@ __all__ = ["Session", "SessionStore"]
 class Session:
     """`roots` are the absolute directories of the session, the first one its cwd."""
 
-    def __init__(self, log: SessionLog, roots: tuple[str, ...]) -> None:
+    """`hooks` reach whoever listens to every session, and whoever was mounted for this one."""
+
+    def __init__(self, log: SessionLog, roots: tuple[str, ...], hooks: Hooks) -> None:
         self.log = log
         self.roots = roots
+        self.hooks = hooks
 
     @property
     def id(self) -> str:
@@ -51,9 +54,10 @@ class SessionStore:
             raise SessionAlreadyExists(header.id)
 
         def publish(event: Event) -> None:
-            self._hooks.emit(hookspecs.session_event, session, event)
+            hooks.emit(hookspecs.session_event, session, event)
 
-        session = Session(SessionLog(header, events, observer=publish, clock=self._clock), roots)
+        hooks = self._hooks.of(header.id)
+        session = Session(SessionLog(header, events, observer=publish, clock=self._clock), roots, hooks)
         self._live[session.id] = session
         try:
             yield session
@@ -68,7 +72,7 @@ class SessionStore:
         if self._live.get(session.id) is not session:
             raise SessionClosed(session.id)
         try:
-            return await self._hooks.parallel(hookspecs.session_flush, session) > 0
+            return await session.hooks.parallel(hookspecs.session_flush, session) > 0
         except BridgeError:
             raise
         except Exception as error:

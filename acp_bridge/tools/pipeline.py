@@ -12,7 +12,6 @@ from acp_bridge.approval.approval import Approval, ApprovalRequest
 from acp_bridge.approval.modes import decide, preset_of
 from acp_bridge.errors import ToolFailed
 from acp_bridge.lifecycle.diagnostics import Diagnostics
-from acp_bridge.lifecycle.hooks import Hooks
 from acp_bridge.session.events import ToolPrepared, ToolStarted
 from acp_bridge.tools.outcomes import aborted_before_dispatch, denied, failed, failed_with, storable, with_storable_text
 from acp_bridge.tools.registry import Tools
@@ -29,8 +28,7 @@ _REFUSALS = {
 
 
 class Pipeline:
-    def __init__(self, hooks: Hooks, tools: Tools, approval: Approval, diagnostics: Diagnostics) -> None:
-        self._hooks = hooks
+    def __init__(self, tools: Tools, approval: Approval, diagnostics: Diagnostics) -> None:
         self._tools = tools
         self._approval = approval
         self._diagnostics = diagnostics
@@ -78,7 +76,7 @@ class Pipeline:
         place = (execution.turn, execution.step, execution.call_id)
         execution.session.log.append(ToolStarted(*place))
         try:
-            outcome = await self._hooks.waterfall(
+            outcome = await execution.session.hooks.waterfall(
                 hookspecs.tools_execute, execution, lambda: self._body(tool, execution)
             )
             return with_storable_text(outcome)
@@ -96,16 +94,15 @@ class Pipeline:
         execution.session.log.append(ToolPrepared(*place, prepared.presentation))
 
     async def _authorise(self, execution: Execution, prepared: Prepared) -> ToolOutcome | None:
-        decision = await self._hooks.waterfall(
+        decision = await execution.session.hooks.waterfall(
             hookspecs.tools_pre_execute, execution, lambda: _cautious(execution, prepared)
         )
         if decision.kind == "deny":
             return denied(decision.reason or "this call is not allowed")
         if decision.kind == "cancel" or execution.signal.aborted:
             return aborted_before_dispatch()
-        if decision.kind == "ask":
-            return await self._ask(execution, prepared, decision.reason)
-        return None
+        refused = await self._ask(execution, prepared, decision.reason) if decision.kind == "ask" else None
+        return refused or _guarded(execution)
 
     async def _ask(self, execution: Execution, prepared: Prepared, reason: str | None) -> ToolOutcome | None:
         request = ApprovalRequest(
@@ -130,6 +127,11 @@ class Pipeline:
             return failed_with(error.code, str(error)) if error.code else failed(str(error))
         self._diagnostics.failure(f"tool {execution.name} failed", error)
         return failed(f"the tool {execution.name} failed inside the agent ({type(error).__name__})")
+
+
+def _guarded(execution: Execution) -> ToolOutcome | None:
+    reason = execution.session.hooks.bail(hookspecs.tools_guard, execution)
+    return None if reason is None else denied(reason)
 
 
 async def _cautious(execution: Execution, prepared: Prepared) -> Decision:

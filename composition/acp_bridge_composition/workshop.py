@@ -55,13 +55,12 @@ class Workshop:
         self.store = SessionStore(self.kernel.hooks)
         self.models = Models()
         self.tools = Tools()
-        approval = Approval(self.kernel.hooks, diagnostics)
+        approval = Approval(diagnostics)
         parts = AgentParts(
-            self.kernel.hooks,
             self.store,
             self.models,
             self.tools,
-            Pipeline(self.kernel.hooks, self.tools, approval, diagnostics),
+            Pipeline(self.tools, approval, diagnostics),
             diagnostics,
             self.request_config,
             system_prompt,

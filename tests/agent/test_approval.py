@@ -109,7 +109,7 @@ async def test_the_last_policy_in_the_log_counts() -> None:
 async def test_a_question_outside_a_turn_is_refused_before_anything_is_logged() -> None:
     rig = Rig(say("hi"))
     async with rig.live() as agent:
-        approval = Approval(rig.kernel.hooks, rig.notes)
+        approval = Approval(rig.notes)
         prepared = Prepared(Presentation("x", "other"), Access("edit"))
         request = ApprovalRequest(agent.session, "touch", "c1", prepared, Signal())
         for _ in range(2):

@@ -20,6 +20,7 @@ from acp_bridge.session.signal import Signal
 from acp_bridge.tools.outcomes import aborted_before_dispatch
 from acp_bridge.tools.tool import Execution, ToolOutcome
 from tests.support.fakes import FakeModel, FakeTool, Gate, ask_for, say
+from tests.support.quiet import QUIET
 from tests.support.rig import CONFIG, Rig, ending, prompt
 
 pytestmark = pytest.mark.anyio
@@ -193,7 +194,7 @@ async def test_nothing_is_flushed_for_a_request_of_no_session_or_of_one_that_is_
     rig = Rig()
     async with rig.live() as agent:
         request = ModelRequest(HEADER, ())
-        twin = Session(SessionLog(agent.session.log.header), ("/project",))
+        twin = Session(SessionLog(agent.session.log.header), ("/project",), QUIET)
         for session in (None, twin):
             stream = await rig.policy.llm_stream(ModelCall(request, session), plain(FakeModel(say("hi")), request))
             assert [chunk async for chunk in stream]

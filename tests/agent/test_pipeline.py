@@ -12,7 +12,7 @@ from acp_bridge.lifecycle.kernel import Context, ServiceKey
 from acp_bridge.session.content import ToolCallBlock, text_of
 from acp_bridge.session.events import AbortReason, AssistantMessage, SandboxModeSet, Todo, ToolResult
 from acp_bridge.tools.tool import Decision, Execution, ToolOutcome
-from tests.support.fakes import FakeTool, ask_for, say
+from tests.support.fakes import FakeTool, Person, ask_for, say
 from tests.support.rig import Rig, ending, prompt
 
 pytestmark = pytest.mark.anyio
@@ -215,6 +215,45 @@ async def test_a_policy_that_does_not_let_a_call_through_leaves_a_result_and_the
         assert (await ending(agent.prompt(prompt("p1")))).kind == "completed"
     assert results(rig) == {"c1": (said, code)}
     assert tool.ran == []
+
+
+class Guard(Policy):
+    """Forbids by name, after every allow."""
+
+    name = "guard"
+
+    def __init__(self, says: str | Exception) -> None:
+        super().__init__()
+        self._says = says
+
+    @hookimpl
+    def tools_guard(self, execution: Execution) -> str | None:
+        if execution.name != "touch":
+            return None
+        if isinstance(self._says, Exception):
+            raise self._says
+        return self._says
+
+
+@pytest.mark.parametrize("allows", [Policy(Decision("allow")), Policy(Decision("ask"))], ids=["allowed", "answered"])
+@pytest.mark.parametrize(
+    ("guard", "said"),
+    [
+        (Guard("forbidden here"), "Error: forbidden here"),
+        (Guard(RuntimeError("x")), "Error: the tool touch failed inside the agent (RuntimeError)"),
+    ],
+    ids=["forbids", "raises"],
+)
+async def test_a_guard_forbids_what_policy_or_person_allowed(allows: Policy, guard: Guard, said: str) -> None:
+    """Contracts §3.3, phase 5: no guard can re-open, and nothing re-opens what a guard forbade."""
+    touch, other = FakeTool("touch"), FakeTool("other")
+    calls = ask_for(("c1", "touch"), ("c2", "other"))
+    person = Person("allowed-once", "allowed-once")
+    rig = Rig(calls, say("I see"), tools=[touch, other], extra=[allows, guard], person=person)
+    async with rig.live() as agent:
+        await ending(agent.prompt(prompt("p1")))
+    assert results(rig)["c1"] == (said, None)
+    assert (touch.ran, len(other.ran)) == ([], 1)
 
 
 async def test_a_denial_outranks_an_abort() -> None:

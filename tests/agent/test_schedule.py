@@ -17,10 +17,11 @@ from acp_bridge.session.signal import Signal
 from acp_bridge.tools.outcomes import denied, failed
 from acp_bridge.tools.schedule import run_calls
 from acp_bridge.tools.tool import Execution, ToolOutcome
+from tests.support.quiet import QUIET
 
 pytestmark = pytest.mark.anyio
 
-SESSION = Session(SessionLog(Header(1, "s", 0)), ("/project",))
+SESSION = Session(SessionLog(Header(1, "s", 0)), ("/project",), QUIET)
 
 
 @dataclass

@@ -29,6 +29,7 @@ from acp_bridge.session.repair import closers
 from acp_bridge.session.session import Session
 from acp_bridge.wire.acp_types import CurrentModeUpdate, Update, UserMessageChunk
 from tests.session.writing import HEADER, Writer
+from tests.support.quiet import QUIET
 
 pytestmark = pytest.mark.anyio
 
@@ -166,7 +167,7 @@ async def test_a_load_at_any_moment_shows_what_was_and_goes_on_without_a_gap_or_
 ) -> None:
     """The session is live: what was sent before, and what comes after, chunks of an open reply included."""
     moment = data.draw(st.integers(0, len(events)), label="events before the load")
-    session = Session(SessionLog(HEADER, events[:moment]), ("/project",))
+    session = Session(SessionLog(HEADER, events[:moment]), ("/project",), QUIET)
     shown: list[Update] = []
     view = LiveSession(session, cast(Agent, None), projection)
     await view.replay(shown.append, _nobody_waits)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from acp_bridge.lifecycle.hooks import Next, hookspec
 
-__all__ = ["asked", "heard", "told", "wrapped"]
+__all__ = ["asked", "forbidden", "heard", "told", "wrapped"]
 
 
 @hookspec("emit")
 def heard(word: str) -> None: ...
+
+
+@hookspec("bail")
+def forbidden(word: str) -> str | None: ...
 
 
 @hookspec("parallel")

@@ -44,6 +44,11 @@ class Listener:
         self._called(word)
 
     @hookimpl
+    def forbidden(self, word: str) -> str | None:
+        self._called(word)
+        return self._answer
+
+    @hookimpl
     async def told(self, word: str) -> None:
         self._called(word)
 
@@ -144,6 +149,20 @@ async def test_serial_stops_at_the_first_answer(hooks: Hooks, journal: list[str]
         assert await hooks.serial(specs.asked, "x") == "yes"
     assert journal == ["a x", "b x"]
     assert await hooks.serial(specs.asked, "x") is None
+
+
+def test_bail_stops_at_the_first_answer_at_once(hooks: Hooks, journal: list[str]) -> None:
+    listeners = [Listener("a", journal), Listener("b", journal, answer="no"), Listener("c", journal, answer="never")]
+    with registered(hooks, *listeners):
+        assert hooks.bail(specs.forbidden, "x") == "no"
+    assert journal == ["a x", "b x"]
+    assert hooks.bail(specs.forbidden, "x") is None
+
+
+def test_what_a_bail_listener_raises_reaches_the_caller(hooks: Hooks, journal: list[str]) -> None:
+    broken = Listener("b", journal, fails=OSError("full"))
+    with registered(hooks, Listener("a", journal), broken), pytest.raises(OSError, match="full"):
+        hooks.bail(specs.forbidden, "x")
 
 
 async def test_a_waterfall_is_an_onion_with_the_first_registered_outermost(hooks: Hooks, journal: list[str]) -> None:

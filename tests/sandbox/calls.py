@@ -15,6 +15,7 @@ from acp_bridge.tools.tool import Execution, Prepared, ToolOutcome
 from acp_bridge_plugins.sandbox_local.local import LocalSandbox
 from acp_bridge_plugins.tools_shell.settings import ShellSettings
 from acp_bridge_plugins.tools_shell.tool import RunCommand
+from tests.support.quiet import QUIET
 
 __all__ = ["Shell", "execution"]
 
@@ -22,7 +23,7 @@ __all__ = ["Shell", "execution"]
 def execution(
     root: Path, arguments: dict[str, Any], mode: SandboxMode = "workspace-write", stop: Signal | None = None
 ) -> Execution:
-    session = Session(SessionLog(Header(1, "session", 0), ()), (str(root),))
+    session = Session(SessionLog(Header(1, "session", 0), ()), (str(root),), QUIET)
     return Execution(session, "call", "run_command", arguments, stop or Signal(), 1, 1, mode)
 
 

@@ -109,11 +109,10 @@ class Rig:
         self._agent: Agent | None = None
 
     def _agent_parts(self, max_steps: int, max_parallel: int) -> AgentParts:
-        hooks, registry, models = self.kernel.hooks, Tools(), Models()
+        registry, models = Tools(), Models()
         self.registry, self.models = registry, models
-        pipeline = Pipeline(hooks, registry, Approval(hooks, self.notes), self.notes)
+        pipeline = Pipeline(registry, Approval(self.notes), self.notes)
         return AgentParts(
-            hooks,
             self.store,
             models,
             registry,

@@ -42,13 +42,19 @@ class PermissionModes:
 
     @hookimpl
     async def tools_pre_execute(self, execution: Execution, next: Next[Decision]) -> Decision:
+        if refusal := self.tools_guard(execution):
+            # Early, so that nobody is asked about it again.
+            return Decision("deny", refusal)
         events = execution.session.log.events
-        if _refused_for_good(events, execution.call_id):
-            return Decision("deny", REFUSED)
         if execution.prepared is None:
             return Decision("deny", "the call was not prepared")
         own = decide(preset_of(events), execution.prepared.access, execution.session.roots)
         return strictest(own, await next())
+
+    @hookimpl
+    def tools_guard(self, execution: Execution) -> str | None:
+        # As a guard too: another policy that answers without delegating, or is asked first, cannot re-open it.
+        return REFUSED if _refused_for_good(execution.session.log.events, execution.call_id) else None
 
     def _message(self, step: PreStep, text: str) -> Message:
         source = PluginSource(self.name, form="snapshot")
