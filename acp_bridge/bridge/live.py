@@ -1,8 +1,7 @@
-"""One live session: its log, its writer handle, its agent and its view in the editor.
+"""One live session and its view in the editor.
 
-Owns: the strict order in which these come and go. Must not know: methods, other sessions.
-Invariant: leaving brings the agent to rest first (its real step/end and turn/end written and flushed), then takes the
-session out of the store, then closes the handle, which drains and releases the lock.
+Owns: what of the log the editor has been shown. Must not know: methods, other sessions, how sessions start and end.
+Invariant: every event is shown once, live or by a replay under way, and in order.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-import anyio
-
 from acp_bridge.agent.agent import Agent
+from acp_bridge.agent.lifetime import live_agent
 from acp_bridge.agent.parts import AgentParts
 from acp_bridge.bridge.project import Projection
 from acp_bridge.lifecycle.scope import Scope
@@ -74,16 +72,5 @@ async def live_session(
     editor: EditorFiles | None,
     new_projection: Callable[[], Projection],
 ) -> AsyncIterator[LiveSession]:
-    try:
-        with parts.store.entered(handle.header, roots, events) as session:
-            agent = Agent(parts, session, editor=editor)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(agent.run, name=f"agent {session.id}")
-                try:
-                    yield LiveSession(session, agent, new_projection)
-                finally:
-                    with anyio.CancelScope(shield=True):
-                        await agent.dispose()
-    finally:
-        with anyio.CancelScope(shield=True):
-            await handle.close()
+    async with live_agent(parts, handle, roots, events, editor=editor) as agent:
+        yield LiveSession(agent.session, agent, new_projection)

@@ -7,27 +7,25 @@ session's updates all precede the answer they belong to.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 from msgspec import Raw
 
+from acp_bridge.agent.lifetime import prompt, switch_mode
 from acp_bridge.approval.modes import MODES, preset_of
 from acp_bridge.bridge.auth import AuthMethods
 from acp_bridge.bridge.changes import Place
 from acp_bridge.bridge.listing import session_page
 from acp_bridge.bridge.live import LiveSession
-from acp_bridge.bridge.prompt_blocks import prompt_text, title_of
+from acp_bridge.bridge.prompt_blocks import prompt_text
 from acp_bridge.bridge.sessions import Sessions, checked_roots
 from acp_bridge.bridge.settle import stop_reason
 from acp_bridge.errors import InvalidParams, InvalidRequest
 from acp_bridge.lifecycle.diagnostics import Diagnostics
 from acp_bridge.persistence.persistence import Persistence
-from acp_bridge.session.content import UserSource, text_message
-from acp_bridge.session.events import AbortReason, PresetSet, SandboxModeSet, TitleSet, TurnEndReason
-from acp_bridge.session.fold import last_body
+from acp_bridge.session.events import AbortReason, TurnEndReason
 from acp_bridge.session.session import Session
 from acp_bridge.wire.acp_types import (
     AuthenticateParams,
@@ -179,9 +177,7 @@ class Methods:
 
     def _begin(self, context: RequestContext, live: LiveSession, text: str) -> Awaitable[object]:
         self._auth.require_model()
-        ticket = live.agent.prompt(text_message(str(uuid.uuid4()), text, UserSource()))
-        if last_body(live.session.log.events, TitleSet) is None:
-            live.session.log.append(TitleSet(title_of(text), source={"kind": "prompt"}))
+        ticket = prompt(live.agent, text)
         context.on_cancel = lambda: live.agent.cancel(USER)
 
         async def settle() -> object:
@@ -225,10 +221,7 @@ class Methods:
 
     def _switch(self, request: SetModeParams) -> Session:
         session = self._open.require(request.session_id).session
-        mode = MODES[request.mode_id]
-        if preset_of(session.log.events).id != mode.id:
-            session.log.append(PresetSet(mode.id))
-            session.log.append(SandboxModeSet(mode.sandbox))
+        switch_mode(session, MODES[request.mode_id])
         return session
 
     async def _stored(self, session: Session) -> object:

@@ -13,9 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from acp_bridge.errors import InvalidParams
 
-__all__ = ["prompt_text", "title_of"]
-
-TITLE_CHARACTERS = 60
+__all__ = ["prompt_text"]
 
 
 def prompt_text(blocks: Sequence[dict[str, Any]]) -> str:
@@ -24,12 +22,6 @@ def prompt_text(blocks: Sequence[dict[str, Any]]) -> str:
     if not text.strip():
         raise InvalidParams("The prompt is empty.", field="prompt")
     return text
-
-
-def title_of(text: str) -> str:
-    """A short title from the first line of a prompt."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= TITLE_CHARACTERS else line[: TITLE_CHARACTERS - 1].rstrip() + "…"
 
 
 def _block(block: dict[str, Any], path: str) -> str:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_bridge.bridge.prompt_blocks import TITLE_CHARACTERS, prompt_text, title_of
+from acp_bridge.agent.lifetime import TITLE_CHARACTERS, title_of
+from acp_bridge.bridge.prompt_blocks import prompt_text
 from acp_bridge.errors import InvalidParams
 
 
