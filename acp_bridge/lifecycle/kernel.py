@@ -55,19 +55,23 @@ class Kernel:
         vital: bool = True,
         order: int | None = None,
         session: str | None = None,
+        name: str | None = None,
         undo_seconds: float = UNDO_SECONDS,
     ) -> AsyncIterator[Mount]:
         """Keep `plugin` mounted until the context is left.
 
         A `vital` plugin is loaded when this is entered, or has raised PluginRejected or what its loading raised; any
         other may still wait for a service. `order` is its place among the listeners of each hook (default: last).
-        Mounted for one `session` it hears that session only. `undo_seconds` bounds the undo of each of its effects.
+        Mounted for one `session` it hears that session only. `name` stands for the plugin's own. `undo_seconds`
+        bounds the undo of each of its effects.
         """
+        mounted_as = name or plugin.name
         mount = Mount(
+            mounted_as,
             plugin,
             self.services,
-            lambda: self.hooks.registered(plugin.name, plugin, order=order, session=session),
-            lambda scope: self._context(plugin, scope),
+            lambda: self.hooks.registered(mounted_as, plugin, order=order, session=session),
+            lambda scope: self._context(mounted_as, scope),
             self.diagnostics,
             vital=vital,
             undo_seconds=undo_seconds,
@@ -76,8 +80,8 @@ class Kernel:
             async with mount.held():
                 yield mount
 
-    def _context(self, plugin: Plugin, scope: Scope) -> Context:
-        return Context(plugin.name, scope, self.services, self.hooks, self.diagnostics)
+    def _context(self, name: str, scope: Scope) -> Context:
+        return Context(name, scope, self.services, self.hooks, self.diagnostics)
 
     @contextmanager
     def _listed(self, mount: Mount) -> Iterator[None]:

@@ -43,6 +43,7 @@ class Mount:
 
     def __init__(
         self,
+        name: str,
         plugin: Plugin,
         services: Services,
         hooked: Callable[[], AbstractContextManager[None]],
@@ -52,6 +53,7 @@ class Mount:
         vital: bool,
         undo_seconds: float,
     ) -> None:
+        self.name = name
         self.plugin = plugin
         self.vital = vital
         self.state = State.PENDING
@@ -68,10 +70,6 @@ class Mount:
         self._idle = anyio.Event()
         self._idle.set()
         self._settled: Callable[[], None] = lambda: None
-
-    @property
-    def name(self) -> str:
-        return self.plugin.name
 
     @property
     def waits_for(self) -> tuple[str, ...]:

@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from acp_bridge.lifecycle.kernel import Mount, Plugin
+from msgspec.structs import replace
+
+from acp_bridge.errors import SettingsError
+from acp_bridge.lifecycle.kernel import Mount
 from acp_bridge.lifecycle.scope import Part, Scope, open_scope
 from acp_bridge.llm.model import MODELS
 from acp_bridge.tools.registry import TOOLS
-from acp_bridge_composition.order import DURABLE_ORDER, PLUGINS
+from acp_bridge_composition.choices import Chosen, chosen, durable
+from acp_bridge_composition.siblings import Siblings
 from acp_bridge_composition.workshop import Workshop
 
 __all__ = ["UNDO_SECONDS", "composed"]
@@ -27,25 +31,40 @@ PLUGIN_SECONDS = 1.6
 
 async def composed(shop: Workshop, root: Scope) -> None:
     """Mount the product into `root` as one composite effect."""
-    parts: list[Part] = [("plugins", lambda: _plugins(shop))]
-    parts += [(name, _mounted(shop, make)) for name, make in DURABLE_ORDER]
+    plugins, composite = _choices(shop)
+    parts: list[Part] = [("plugins", lambda: _plugins(shop, plugins))]
+    parts += [(part.name, _mounted(shop, part)) for part in composite]
     await root.composite("product", parts, undo_seconds=UNDO_SECONDS)
 
 
-def _mounted(shop: Workshop, make: Callable[[Workshop], Plugin]) -> Callable[[], AbstractAsyncContextManager[Mount]]:
-    return lambda: shop.kernel.mounted(make(shop), undo_seconds=PLUGIN_SECONDS)
+def _choices(shop: Workshop) -> tuple[tuple[Chosen, ...], tuple[Chosen, ...]]:
+    """With a config that cannot be followed the agent comes up with the default table, and takes no session."""
+    try:
+        return chosen(shop.settings), durable(shop.settings)
+    except SettingsError as error:
+        shop.trouble = _constant(str(error))
+        default = replace(shop.settings, plugins={})
+        return chosen(default), durable(default)
+
+
+def _constant(text: str) -> Callable[[], str | None]:
+    return lambda: text
+
+
+def _mounted(shop: Workshop, part: Chosen) -> Callable[[], AbstractAsyncContextManager[Mount]]:
+    return lambda: shop.kernel.mounted(part.make(shop), order=part.place, undo_seconds=PLUGIN_SECONDS)
 
 
 @asynccontextmanager
-async def _plugins(shop: Workshop) -> AsyncIterator[Scope]:
-    """The registries, then every plugin of the first table as a sibling."""
+async def _plugins(shop: Workshop, wanted: tuple[Chosen, ...]) -> AsyncIterator[Scope]:
+    """The registries, then every chosen plugin as a sibling."""
     kernel = shop.kernel
     async with (
         kernel.providing(MODELS, shop.models, "composition"),
         kernel.providing(TOOLS, shop.tools, "composition"),
         open_scope("plugins", undo_seconds=PLUGIN_SECONDS) as scope,
     ):
-        for make in PLUGINS:
-            plugin = make(shop)
-            await scope.effect(plugin.name, kernel.mounted(plugin, undo_seconds=PLUGIN_SECONDS))
+        siblings = Siblings(shop, scope, undo_seconds=PLUGIN_SECONDS)
+        await siblings.become(wanted)
+        shop.trouble = shop.trouble or siblings.trouble
         yield scope

@@ -15,7 +15,16 @@ import msgspec
 
 from acp_bridge.errors import SettingsError
 
-__all__ = ["ModelRoute", "OpenaiSettings", "Settings", "bare_settings", "load_settings", "settings_stamp"]
+__all__ = [
+    "CONFIG",
+    "ModelRoute",
+    "OpenaiSettings",
+    "PluginChoice",
+    "Settings",
+    "bare_settings",
+    "load_settings",
+    "settings_stamp",
+]
 
 CONFIG = "config.toml"
 CREDENTIALS = "credentials.toml"
@@ -36,6 +45,16 @@ class OpenaiSettings(msgspec.Struct, frozen=True):
         return f"OpenaiSettings(api_key={'set' if self.api_key else None}, base_url={self.base_url!r})"
 
 
+class PluginChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[plugins.NAME]`: turn a plugin off, set it, put another (`use`, an entry point) in its place, or add one
+    `after` one of ours."""
+
+    enabled: bool = True
+    use: str | None = None
+    after: str | None = None
+    settings: dict[str, Any] = {}
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The shape of config.toml and of credentials.toml."""
 
@@ -43,6 +62,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_steps: int | None = None
     max_parallel_tools: int | None = None
     openai: OpenaiSettings = OpenaiSettings()
+    plugins: dict[str, PluginChoice] = {}
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -54,6 +74,7 @@ class Settings(msgspec.Struct, frozen=True):
     openai: OpenaiSettings = OpenaiSettings()
     max_steps: int = 200
     max_parallel_tools: int = 10
+    plugins: dict[str, PluginChoice] = {}
 
     @property
     def sessions_dir(self) -> Path:
@@ -104,6 +125,7 @@ def load_settings(environ: Mapping[str, str]) -> Settings:
         ),
         max_steps=_positive(config.max_steps, bare.max_steps, where, "max_steps"),
         max_parallel_tools=_positive(config.max_parallel_tools, bare.max_parallel_tools, where, "max_parallel_tools"),
+        plugins=config.plugins,
     )
 
 

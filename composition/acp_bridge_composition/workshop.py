@@ -67,6 +67,8 @@ class Workshop:
             settings.max_steps,
             settings.max_parallel_tools,
         )
+        # What keeps the agent from taking sessions, besides a model; the composition says it.
+        self.trouble: Callable[[], str | None] | None = None
         self.bridge = AcpBridge(version, transport, parts, self.missing_model, rest_seconds=REST_SECONDS)
 
     def request_config(self) -> RequestConfig:
@@ -94,5 +96,8 @@ class Workshop:
         return self.bridge.client_name
 
     def _unusable(self) -> str | None:
+        trouble = self.trouble() if self.trouble else None
+        if trouble is not None:
+            return trouble
         route = self.settings.route
         return NO_MODEL if route is None else self.models.unusable(route.provider, route.model)

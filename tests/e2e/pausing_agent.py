@@ -41,5 +41,5 @@ class Pausing:
 
 
 if __name__ == "__main__":
-    order.PLUGINS = (lambda shop: Pausing(), *order.PLUGINS)
+    order.PLUGINS = (order.Entry(Pausing.name, "for the test", lambda shop, own: Pausing()), *order.PLUGINS)
     main.main()

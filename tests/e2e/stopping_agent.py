@@ -66,8 +66,8 @@ class StopWhereTold:
 def run() -> None:
     """Mount the stopping points right inside the checkpoint policy, then be the agent."""
     table = list(order.DURABLE_ORDER)
-    place = [name for name, _ in table].index("checkpoint_policy") + 1
-    table.insert(place, (StopWhereTold.name, lambda shop: StopWhereTold()))
+    place = [entry.name for entry in table].index("checkpoint_policy") + 1
+    table.insert(place, order.Entry(StopWhereTold.name, "for the test", lambda shop, own: StopWhereTold()))
     order.DURABLE_ORDER = tuple(table)
     main.main()
 

@@ -1,0 +1,78 @@
+"""The plugins that are mounted side by side, and how they become others.
+
+Owns: what is mounted now, and the smallest way from there to what is wanted. Must not know: files, the table's reasons.
+Invariant: what did not change is not touched; a plugin that cannot load is remembered with its reason and takes nobody
+with it, unless it is one that the agent must not be without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acp_bridge.lifecycle.kernel import Mount
+from acp_bridge.lifecycle.scope import Scope
+from acp_bridge.lifecycle.states import State
+from acp_bridge_composition.choices import Chosen
+from acp_bridge_composition.workshop import Workshop
+
+__all__ = ["Siblings"]
+
+
+class Siblings:
+    """`undo_seconds` bounds the undo of each effect of each plugin."""
+
+    def __init__(self, shop: Workshop, scope: Scope, *, undo_seconds: float) -> None:
+        self._shop = shop
+        self._scope = scope
+        self._undo_seconds = undo_seconds
+        self._mounted: dict[str, tuple[Chosen, Mount]] = {}
+        self._failures: dict[str, str] = {}
+
+    async def become(self, wanted: Sequence[Chosen]) -> None:
+        """Unload what is gone or has changed, last first; then load what is missing, in order.
+
+        Raises what a plugin raised that the agent must not be without.
+        """
+        keep = {chosen.name: chosen for chosen in wanted}
+        for name, (chosen, mount) in reversed(list(self._mounted.items())):
+            if keep.get(name) != chosen:
+                del self._mounted[name]
+                await self._scope.detach(mount)
+        self._failures.clear()
+        for chosen in wanted:
+            if chosen.name not in self._mounted:
+                await self._load(chosen)
+
+    def trouble(self) -> str | None:
+        """A sentence about the first plugin that does not work, or None."""
+        for name, reason in self._failures.items():
+            return f"The plugin {name} could not be loaded: {reason} {_way_out(name)}"
+        for name, (_, mount) in self._mounted.items():
+            if mount.state is State.FAILED:
+                return f"The plugin {name} failed: {mount.failure} {_way_out(name)}"
+            if mount.state is State.PENDING and mount.waits_for:
+                waiting = ", ".join(mount.waits_for)
+                return f"The plugin {name} waits for {waiting}, which no plugin provides. {_way_out(name)}"
+        return None
+
+    async def _load(self, chosen: Chosen) -> None:
+        vital = chosen.entry.needed is not None
+        try:
+            plugin = chosen.make(self._shop)
+            mount = await self._scope.effect(
+                chosen.name,
+                self._shop.kernel.mounted(
+                    plugin, vital=vital, order=chosen.place, undo_seconds=self._undo_seconds, name=chosen.name
+                ),
+            )
+        except Exception as error:
+            if vital:
+                raise
+            self._shop.kernel.diagnostics.failure(f"the plugin {chosen.name} could not be loaded", error)
+            self._failures[chosen.name] = f"{type(error).__name__}: {error}".rstrip(".") + "."
+        else:
+            self._mounted[chosen.name] = (chosen, mount)
+
+
+def _way_out(name: str) -> str:
+    return f"Correct it, or set enabled = false under [plugins.{name}] in config.toml."
