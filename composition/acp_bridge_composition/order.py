@@ -128,7 +128,7 @@ DURABLE_ORDER: tuple[Entry, ...] = (
     Entry(
         "acp_bridge",
         "The bridge goes first: its agents end their turns for real while both of the above still stand.",
-        lambda shop, own: shop.bridge,
+        lambda shop, own: shop.front,
         needed="it is the connection to the editor",
     ),
 )

@@ -15,7 +15,7 @@ from acp_bridge.approval.approval import Approval
 from acp_bridge.bridge.plugin import AcpBridge
 from acp_bridge.errors import AuthRequired, SettingsError
 from acp_bridge.lifecycle.diagnostics import Diagnostics
-from acp_bridge.lifecycle.kernel import Kernel
+from acp_bridge.lifecycle.kernel import Kernel, Plugin
 from acp_bridge.llm.model import Models
 from acp_bridge.session.events import RequestConfig
 from acp_bridge.session.session import SessionStore
@@ -25,7 +25,7 @@ from acp_bridge.wire.transport import Transport
 from acp_bridge_composition.settings import Settings, load_settings, settings_stamp
 from acp_bridge_composition.system_prompt import system_prompt
 
-__all__ = ["NO_MODEL", "Workshop"]
+__all__ = ["NO_MODEL", "REST_SECONDS", "Workshop"]
 
 # Seconds that a session has to come to rest when the agent ends; then it is cut off and its open calls are recorded so.
 REST_SECONDS = 1.4
@@ -56,7 +56,7 @@ class Workshop:
         self.models = Models()
         self.tools = Tools()
         approval = Approval(diagnostics)
-        parts = AgentParts(
+        self.parts = AgentParts(
             self.store,
             self.models,
             self.tools,
@@ -69,7 +69,9 @@ class Workshop:
         )
         # What keeps the agent from taking sessions, besides a model; the composition says it.
         self.trouble: Callable[[], str | None] | None = None
-        self.bridge = AcpBridge(version, transport, parts, self.missing_model, rest_seconds=REST_SECONDS)
+        self.bridge = AcpBridge(version, transport, self.parts, self.missing_model, rest_seconds=REST_SECONDS)
+        # The last part of the composite; other compositions put their own in its place before it is mounted.
+        self.front: Plugin = self.bridge
 
     def request_config(self) -> RequestConfig:
         """Raises AuthRequired."""
