@@ -28,7 +28,7 @@ from acp_bridge.tools.visible import visible_line
 if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, Process
 
-__all__ = ["Found", "Query", "Target", "argument", "ripgrep", "target"]
+__all__ = ["Found", "Query", "Target", "argument", "binary", "ripgrep", "target"]
 
 # No HOME: the user's git configuration must not decide what is ignored. RIPGREP_CONFIG_PATH is not passed on either.
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
@@ -102,7 +102,7 @@ def target(place: Place, private: Sequence[str], roots: Sequence[str]) -> Target
 async def ripgrep(query: Query, signal: Signal) -> Found:
     """Raises ToolFailed when ripgrep is missing, the directory has become a link, or the signal aborts."""
     where = query.target
-    argv = [_binary(where.roots), *_ALWAYS, *query.arguments, *_globs(query), "--", where.operand]
+    argv = [binary(where.roots), *_ALWAYS, *query.arguments, *_globs(query), "--", where.operand]
     found: Found | None = None
     with signal.cancels():
         await anyio.lowlevel.checkpoint()
@@ -131,7 +131,7 @@ def _escaped(path: str) -> str:
     return re.sub(r"([*?\[\]{}\\!])", r"\\\1", path)
 
 
-def _binary(roots: Sequence[str]) -> str:
+def binary(roots: Sequence[str]) -> str:
     import shutil
 
     bundled = os.path.join(os.path.dirname(sys.executable), "rg")  # noqa: PTH118, PTH120  # links stay unresolved

@@ -21,7 +21,7 @@ from acp_bridge_composition.choices import Chosen, chosen, durable
 from acp_bridge_composition.siblings import Siblings
 from acp_bridge_composition.workshop import Workshop
 
-__all__ = ["UNDO_SECONDS", "composed"]
+__all__ = ["UNDO_SECONDS", "chosen_plugins", "composed"]
 
 # Seconds for each part. Inside the bridge the agents have REST_SECONDS (workshop.py), a running command's grace period
 # included; what is nested has less than what holds it, so that the innermost is told apart from its holders.
@@ -29,12 +29,20 @@ UNDO_SECONDS = 1.8
 PLUGIN_SECONDS = 1.6
 
 
-async def composed(shop: Workshop, root: Scope) -> None:
-    """Mount the product into `root` as one composite effect."""
+async def composed(shop: Workshop, root: Scope, *, front: bool = True) -> None:
+    """Mount the product into `root` as one composite effect; without its `front`, nobody can talk to it."""
     plugins, composite = _choices(shop)
+    if not front:
+        composite = composite[:-1]
     parts: list[Part] = [("plugins", lambda: _plugins(shop, plugins))]
     parts += [(part.name, _mounted(shop, part)) for part in composite]
     await root.composite("product", parts, undo_seconds=UNDO_SECONDS)
+
+
+def chosen_plugins(shop: Workshop) -> tuple[Chosen, ...]:
+    """Everything that `composed` mounts, in order."""
+    plugins, composite = _choices(shop)
+    return (*plugins, *composite)
 
 
 def _choices(shop: Workshop) -> tuple[tuple[Chosen, ...], tuple[Chosen, ...]]:

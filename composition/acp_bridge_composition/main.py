@@ -18,6 +18,7 @@ You rarely run it by hand: add it to your editor (see editor_configs/), which st
   acp-bridge [--verbose]         the agent, on stdin and stdout; diagnostics also on stderr
   acp-bridge demo [--yes]        a guided run of the whole agent, without editor or key
   acp-bridge login               store endpoint, key and model for this user
+  acp-bridge doctor [--json]     what works here, what is missing, and how to get it
   acp-bridge sessions list       the sessions on this machine
   acp-bridge sessions show ID    one session's log, readably
   acp-bridge --version
@@ -45,6 +46,10 @@ def _run(arguments: list[str]) -> int:
         from acp_bridge_composition.commands.sessions import sessions
 
         return sessions(rest)
+    if command == "doctor":
+        from acp_bridge_composition.commands.doctor import doctor
+
+        return doctor(rest)
     if command == "demo":
         from acp_bridge_composition.commands.demo import demo
 

@@ -207,7 +207,7 @@ async def test_an_abort_ends_the_search_and_its_process(
     fake = bench.outside / "rg"
     fake.write_text(f"#!/bin/sh\necho $$ > {bench.outside}/pid\nexec sleep 1000\n")
     fake.chmod(0o755)
-    monkeypatch.setattr(ripgrep, "_binary", lambda roots: str(fake))
+    monkeypatch.setattr(ripgrep, "binary", lambda roots: str(fake))
     os.mkfifo(bench.outside / "pid")
     arguments = {"pattern": "x"} if tool.name == "search" else {}
     with anyio.fail_after(10):
@@ -227,7 +227,7 @@ async def test_an_aborted_signal_starts_nothing(bench: Bench, monkeypatch: pytes
     fake = bench.outside / "rg"
     fake.write_text(f"#!/bin/sh\ntouch {bench.outside}/started\n")
     fake.chmod(0o755)
-    monkeypatch.setattr(ripgrep, "_binary", lambda roots: str(fake))
+    monkeypatch.setattr(ripgrep, "binary", lambda roots: str(fake))
     execution = await bench.prepared(Search(), pattern="x")
     bench.signal.abort(AbortReason("user"))
     with pytest.raises(ToolFailed, match="aborted"):
