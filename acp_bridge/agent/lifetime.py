@@ -21,7 +21,7 @@ from acp_bridge.agent.agent import Agent
 from acp_bridge.agent.parts import AgentParts
 from acp_bridge.agent.ticket import Ticket
 from acp_bridge.approval.modes import Mode, preset_of
-from acp_bridge.errors import InvalidParams
+from acp_bridge.errors import CheckpointFailed, InvalidParams
 from acp_bridge.persistence.persistence import Persistence, WriteHandle
 from acp_bridge.session.codec import FORMAT_VERSION
 from acp_bridge.session.content import UserSource, text_message
@@ -33,7 +33,7 @@ from acp_bridge.session.session import Session
 from acp_bridge.tools.tool import EditorFiles
 from acp_bridge.tools.visible import visible_line
 
-__all__ = ["create", "live_agent", "prompt", "repaired", "session_root", "switch_mode", "title_of"]
+__all__ = ["create", "live_agent", "prompt", "reopen", "session_root", "switch_mode", "title_of"]
 
 # Characters of a path in an error, and of a title.
 SHOWN_PATH = 300
@@ -54,11 +54,20 @@ async def create(persistence: Persistence, cwd: str) -> WriteHandle:
     return await persistence.create(Header(FORMAT_VERSION, str(uuid.uuid4()), now_ms(), cwd))
 
 
-async def repaired(handle: WriteHandle) -> list[Event]:
-    """The log that `handle` opened, with the endings that a crash left out appended durably.
+async def reopen(persistence: Persistence, session_id: str) -> tuple[WriteHandle, list[Event]]:
+    """Claim a stored session and append durably the endings that a crash left out.
 
-    On failure the handle is closed. Raises LogCorrupt, SessionFormatUnsupported, OSError.
+    Raises SessionNotFound, SessionAlreadyOwned, LogCorrupt, SessionFormatUnsupported, CheckpointFailed; nothing stays
+    claimed then.
     """
+    try:
+        handle = await persistence.open(session_id)
+        return handle, await _repaired(handle)
+    except OSError as error:
+        raise CheckpointFailed(session_id, error.strerror or type(error).__name__, "it was not loaded") from error
+
+
+async def _repaired(handle: WriteHandle) -> list[Event]:
     try:
         events = await handle.read()
         closing = closers(events)

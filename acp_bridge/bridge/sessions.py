@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from acp_bridge.agent.lifetime import create, repaired, session_root, switch_mode
+from acp_bridge.agent.lifetime import create, reopen, session_root, switch_mode
 from acp_bridge.agent.parts import AgentParts
 from acp_bridge.approval.modes import DEFAULT_MODE, MODES
 from acp_bridge.bridge.changes import Changes
 from acp_bridge.bridge.live import LiveSession, live_session
 from acp_bridge.bridge.project import Projection
-from acp_bridge.errors import CheckpointFailed, InvalidParams, SessionNotFound
+from acp_bridge.errors import InvalidParams, SessionNotFound
 from acp_bridge.lifecycle.scope import Scope
 from acp_bridge.persistence.persistence import Persistence, WriteHandle
 from acp_bridge.session.events import Event
@@ -71,11 +71,8 @@ class Sessions:
         """
         if session_id in self._live:
             return self._live[session_id]
-        try:
-            handle = await self._persistence.open(session_id)
-            live = self._live[session_id] = await self._enter(handle, roots, await repaired(handle))
-        except OSError as error:
-            raise CheckpointFailed(session_id, error.strerror or type(error).__name__, "it was not loaded") from error
+        handle, events = await reopen(self._persistence, session_id)
+        live = self._live[session_id] = await self._enter(handle, roots, events)
         return live
 
     async def flush(self, session: Session) -> None:

@@ -16,6 +16,7 @@ FORBIDDEN = {
 OUR_OWN_LATER = {
     "acp_bridge_plugins.models_openai.replies", "acp_bridge_plugins.models_openai.client",
     "acp_bridge_plugins.sandbox_local.local", "acp_bridge_plugins.tools_shell.process",
+    "acp_bridge_composition.embedded", "acp_bridge_composition.commands.run",
 }  # fmt: skip
 THIRD_PARTY = {"anyio", "msgspec", "pluggy", "zstandard", "sniffio", "idna", "typing_extensions", "platformdirs"}
 OURS = {"acp_bridge", "acp_bridge_plugins", "acp_bridge_composition"}

@@ -1,0 +1,16 @@
+"""The agent inside another Python program (docs/embedding.md). Everything public is importable from here."""
+
+from acp_bridge_composition.embedded.opening import EmbeddedAgent, open_agent
+from acp_bridge_composition.embedded.told import Permission, Question, Result, Text, Thought, Told, ToolCall
+
+__all__ = [
+    "EmbeddedAgent",
+    "Permission",
+    "Question",
+    "Result",
+    "Text",
+    "Thought",
+    "Told",
+    "ToolCall",
+    "open_agent",
+]
