@@ -14,10 +14,14 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from acp_bridge.errors import ToolFailed
+from acp_bridge.lifecycle.kernel import ServiceKey
 from acp_bridge.sandbox.policy import SandboxMode
 from acp_bridge.tools.visible import visible_line
 
-__all__ = ["Place", "git_guarded", "holder", "inside", "locate", "refuse_read", "refuse_write"]
+__all__ = ["PRIVATE_DIRS", "Place", "git_guarded", "holder", "inside", "locate", "refuse_read", "refuse_write"]
+
+# The agent's own directories (state, configuration), for tools that are made by nobody who could tell them.
+PRIVATE_DIRS = ServiceKey[tuple[str, ...]]("private_dirs")
 
 _DENIED = "FS_SANDBOX_DENIED"
 _SURROGATE = re.compile("[\ud800-\udfff]")
