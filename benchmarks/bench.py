@@ -34,6 +34,7 @@ def main() -> None:
             paced(folder, base_url)
             warm(folder, base_url)
         flush(folder)
+        kernel()
 
 
 def row(what: str, measured: str, beside: str = "") -> None:
@@ -145,6 +146,20 @@ def flush(folder: Path) -> None:
     ours, bare = anyio.run(alternating, folder)
     row("bare write+fdatasync of the same bytes", f"{bare * 1e3:.2f} ms")
     row("flush of a small batch", f"{ours * 1e3:.2f} ms", f"goal 1.3 x; {ours / bare:.2f} x")
+
+
+def kernel() -> None:
+    import anyio
+    from lifecycle import EFFECTS, unheard, unloading  # type: ignore[import-not-found]  # as above
+
+    seconds = anyio.run(unloading)
+    row(f"unloading {EFFECTS} effects that do not block", f"{seconds * 1e3:.0f} ms", "goal 50 ms")
+    hook, nothing = unheard()
+    row(
+        "a hook that nobody listens to",
+        f"{hook * 1e6:.2f} us",
+        f"goal 0.5 us; an empty function {nothing * 1e6:.2f} us",
+    )
 
 
 @contextmanager

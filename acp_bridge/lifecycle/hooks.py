@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from copy import copy
 from types import ModuleType
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from weakref import WeakSet
 
 import anyio
 import pluggy
@@ -62,13 +63,12 @@ class Hooks:
         self._registry = _Registry(specs)
         self._on_observer_failure = on_observer_failure
         self._session: str | None = None
-        self._cache: dict[str, tuple[Listener, ...]] = {}
-        self._cached_at = 0
+        self._cache = self._registry.cache()
 
     def of(self, session: str) -> Hooks:
         """The same hooks as one session's: cheap, to be kept as long as the session."""
         seen = copy(self)
-        seen._session, seen._cache = session, {}
+        seen._session, seen._cache = session, self._registry.cache()
         return seen
 
     @contextmanager
@@ -91,7 +91,8 @@ class Hooks:
 
     def emit(self, spec: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Synchronous observers, one by one; a failing one never stops the others or the caller."""
-        for listener in self._listeners(spec):
+        found = self._cache.get(spec)  # here too, since this is called for every chunk
+        for listener in self._listeners(spec) if found is None else found:
             try:
                 listener(*args, **kwargs)
             except Exception as error:
@@ -140,14 +141,16 @@ class Hooks:
         return bool(self._listeners(spec))
 
     def _listeners(self, spec: Callable[..., Any]) -> tuple[Listener, ...]:
-        if self._cached_at != self._registry.changes:
-            self._cache.clear()
-            self._cached_at = self._registry.changes
-        name = spec.__name__
-        found = self._cache.get(name)
+        found = self._cache.get(spec)
         if found is None:
-            found = self._cache[name] = self._registry.listeners(name, self._session)
+            found = self._cache[spec] = self._registry.listeners(spec.__name__, self._session)
         return found
+
+
+class _Cache(dict[Listener, tuple[Listener, ...]]):
+    """By declaration. Hashed by identity, to be held weakly: it goes with its view."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a dict forbids it
 
 
 class _Place(NamedTuple):
@@ -157,23 +160,34 @@ class _Place(NamedTuple):
 
 
 class _Registry:
-    """Who listens to what, in which order, for which session. `changes` counts registrations and removals."""
+    """Who listens to what, in which order, for which session. Every change empties the caches of every view."""
 
     def __init__(self, specs: ModuleType) -> None:
-        self.changes = 0
+        self._count = 0
+        self._caches: WeakSet[_Cache] = WeakSet()
         self._manager = pluggy.PluginManager(PROJECT)
         self._manager.add_hookspecs(specs)
         self._places: dict[str, _Place] = {}
 
+    def cache(self) -> _Cache:
+        cache = _Cache()
+        self._caches.add(cache)
+        return cache
+
     def add(self, name: str, plugin: object, order: int | None, session: str | None) -> None:
         self._manager.register(plugin, name)
-        self.changes += 1
-        self._places[name] = _Place(math.inf if order is None else order, self.changes, session)
+        self._count += 1
+        self._places[name] = _Place(math.inf if order is None else order, self._count, session)
+        self._changed()
 
     def remove(self, name: str, plugin: object) -> None:
         self._manager.unregister(plugin)
-        self.changes += 1
         del self._places[name]
+        self._changed()
+
+    def _changed(self) -> None:
+        for cache in self._caches:
+            cache.clear()
 
     def listeners(self, hook: str, session: str | None) -> tuple[Listener, ...]:
         impls = getattr(self._manager.hook, hook).get_hookimpls()
