@@ -90,7 +90,7 @@ def _descriptors() -> Iterator[str]:
             target = os.readlink(f"{FDS}/{name}")  # noqa: PTH115
         except OSError:
             continue  # the listing's own
-        yield f"the descriptor {name} ({target}) is still open"
+        yield f"a descriptor of {target} is still open"
 
 
 def _threads() -> Iterator[str]:

@@ -127,7 +127,7 @@ async def test_a_descriptor_that_is_lost_between_its_opening_and_its_try_is_foun
         await context.effect("pipe", open_pipe(careful=False))
 
     problems = await found(makes(mount))
-    assert all(what.startswith("the descriptor ") and "(pipe:[" in what for what in problems)
+    assert all(what.startswith("a descriptor of pipe:[") for what in problems)
     circumstances = {when for whens in problems.values() for when in whens}
     assert "a cancellation where the effect 'pipe' is being entered (its await 1)" in circumstances
     assert circumstances <= {
