@@ -51,6 +51,7 @@ async def check_plugin(
     it is loaded. `undo_seconds` bounds the undo of each effect, `seconds` one life.
 
     Lives are led in threads with event loops of their own: services must not be bound to the caller's loop.
+    Descriptors are looked at for the whole process, so nothing else may open some meanwhile.
     """
     options = _Options(make, services or {}, use, undo_seconds, seconds)
     plugin, findings = make(), Findings()
