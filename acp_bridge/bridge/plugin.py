@@ -102,6 +102,11 @@ class AcpBridge:
                     with anyio.CancelScope(shield=True):
                         await self._rest(dispatcher)
 
+    async def when_idle(self) -> None:
+        """Return once no turn runs, or waits to run, in any session."""
+        while busy := [live for live in self._sessions.live if live.agent.running] if self._sessions else []:
+            await busy[0].agent.when_idle()
+
     async def _serve(self, dispatcher: Dispatcher) -> None:
         try:
             await dispatcher.run()

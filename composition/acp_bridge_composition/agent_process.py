@@ -57,7 +57,7 @@ async def _serve(shop: Workshop) -> None:
     async with open_scope("acp-bridge") as root:
         # Handlers before the first await: a SIGTERM during start must tear down like any other.
         with anyio.open_signal_receiver(*SIGNALS) as signals:
-            await composed(shop, root)
+            await composed(shop, root, idle=shop.bridge.when_idle)
             async with anyio.create_task_group() as tasks:
 
                 async def on_signal() -> None:

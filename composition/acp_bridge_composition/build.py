@@ -18,6 +18,7 @@ from acp_bridge.lifecycle.scope import Part, Scope, open_scope
 from acp_bridge.llm.model import MODELS
 from acp_bridge.tools.registry import TOOLS
 from acp_bridge_composition.choices import Chosen, chosen, durable
+from acp_bridge_composition.reloading import Idle, Reloading
 from acp_bridge_composition.siblings import Siblings
 from acp_bridge_composition.workshop import Workshop
 
@@ -29,13 +30,18 @@ UNDO_SECONDS = 1.8
 PLUGIN_SECONDS = 1.6
 
 
-async def composed(shop: Workshop, root: Scope, *, front: bool = True) -> None:
-    """Mount the product into `root` as one composite effect; without its `front`, nobody can talk to it."""
+async def composed(shop: Workshop, root: Scope, *, front: bool = True, idle: Idle | None = None) -> None:
+    """Mount the product into `root` as one composite effect; without its `front`, nobody can talk to it.
+
+    With `idle`, which returns once no turn runs, the settings are followed while they change.
+    """
     plugins, composite = _choices(shop)
-    if not front:
-        composite = composite[:-1]
-    parts: list[Part] = [("plugins", lambda: _plugins(shop, plugins))]
-    parts += [(part.name, _mounted(shop, part)) for part in composite]
+    siblings = Siblings(shop, undo_seconds=PLUGIN_SECONDS)
+    parts: list[Part] = [("plugins", lambda: _plugins(shop, siblings, plugins))]
+    parts += [(part.name, _mounted(shop, part)) for part in (composite if front else composite[:-1])]
+    if idle is not None:
+        # Last in, first out: nothing changes any more once the end has begun.
+        parts.append(("settings watch", Reloading(shop, siblings, composite, idle).watching))
     await root.composite("product", parts, undo_seconds=UNDO_SECONDS)
 
 
@@ -64,7 +70,7 @@ def _mounted(shop: Workshop, part: Chosen) -> Callable[[], AbstractAsyncContextM
 
 
 @asynccontextmanager
-async def _plugins(shop: Workshop, wanted: tuple[Chosen, ...]) -> AsyncIterator[Scope]:
+async def _plugins(shop: Workshop, siblings: Siblings, wanted: tuple[Chosen, ...]) -> AsyncIterator[Scope]:
     """The registries, then every chosen plugin as a sibling."""
     kernel = shop.kernel
     async with (
@@ -72,7 +78,7 @@ async def _plugins(shop: Workshop, wanted: tuple[Chosen, ...]) -> AsyncIterator[
         kernel.providing(TOOLS, shop.tools, "composition"),
         open_scope("plugins", undo_seconds=PLUGIN_SECONDS) as scope,
     ):
-        siblings = Siblings(shop, scope, undo_seconds=PLUGIN_SECONDS)
+        siblings.scope = scope
         await siblings.become(wanted)
         shop.trouble = shop.trouble or siblings.trouble
         yield scope

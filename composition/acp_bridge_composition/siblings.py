@@ -19,11 +19,11 @@ __all__ = ["Siblings"]
 
 
 class Siblings:
-    """`undo_seconds` bounds the undo of each effect of each plugin."""
+    """`scope` is where they hang, once it is open. `undo_seconds` bounds the undo of each effect of each plugin."""
 
-    def __init__(self, shop: Workshop, scope: Scope, *, undo_seconds: float) -> None:
+    def __init__(self, shop: Workshop, *, undo_seconds: float) -> None:
+        self.scope: Scope | None = None
         self._shop = shop
-        self._scope = scope
         self._undo_seconds = undo_seconds
         self._mounted: dict[str, tuple[Chosen, Mount]] = {}
         self._failures: dict[str, str] = {}
@@ -33,15 +33,20 @@ class Siblings:
 
         Raises what a plugin raised that the agent must not be without.
         """
+        assert self.scope is not None, "plugins change only while their part of the composite is mounted"
         keep = {chosen.name: chosen for chosen in wanted}
         for name, (chosen, mount) in reversed(list(self._mounted.items())):
             if keep.get(name) != chosen:
                 del self._mounted[name]
-                await self._scope.detach(mount)
+                await self.scope.detach(mount)
         self._failures.clear()
         for chosen in wanted:
             if chosen.name not in self._mounted:
-                await self._load(chosen)
+                await self._load(chosen, self.scope)
+
+    def differ_from(self, wanted: Sequence[Chosen]) -> bool:
+        """Also when something that is wanted could not be loaded: it may load now."""
+        return bool(self._failures) or tuple(plugin for plugin, _ in self._mounted.values()) != tuple(wanted)
 
     def trouble(self) -> str | None:
         """A sentence about the first plugin that does not work, or None."""
@@ -55,11 +60,11 @@ class Siblings:
                 return f"The plugin {name} waits for {waiting}, which no plugin provides. {_way_out(name)}"
         return None
 
-    async def _load(self, chosen: Chosen) -> None:
+    async def _load(self, chosen: Chosen, scope: Scope) -> None:
         vital = chosen.entry.needed is not None
         try:
             plugin = chosen.make(self._shop)
-            mount = await self._scope.effect(
+            mount = await scope.effect(
                 chosen.name,
                 self._shop.kernel.mounted(
                     plugin, vital=vital, order=chosen.place, undo_seconds=self._undo_seconds, name=chosen.name

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
+import anyio
+
 from acp_bridge import hookspecs
 from acp_bridge.agent.parts import AgentParts
 from acp_bridge.approval.approval import Approval
@@ -49,8 +51,10 @@ class Workshop:
     ) -> None:
         self.settings = settings
         self._environ = environ
+        # Set when somebody wants a session. Before that, nothing that costs time is worth it.
+        self.in_use = anyio.Event()
         # Without a model the files are read once more, to say why.
-        self._stamp = settings_stamp(settings.config_dir) if settings.route else None
+        self.stamp = settings_stamp(settings.config_dir) if settings.route else None
         self.kernel = Kernel(hookspecs, diagnostics)
         self.store = SessionStore(self.kernel.hooks)
         self.models = Models()
@@ -82,14 +86,19 @@ class Workshop:
 
     def missing_model(self) -> str | None:
         """None when the configured model can be used now, else the sentence that says what to set."""
+        self.in_use.set()
         stamp = settings_stamp(self.settings.config_dir)
-        if stamp != self._stamp:
+        if stamp != self.stamp:
             try:
-                self.settings, self._stamp = load_settings(self._environ), stamp
+                self.settings, self.stamp = self.read_settings(), stamp
             except SettingsError as error:
                 # Perhaps half written. What was good before goes on.
                 return None if self._unusable() is None else str(error)
         return self._unusable()
+
+    def read_settings(self) -> Settings:
+        """What the environment and the files say now. Raises SettingsError."""
+        return load_settings(self._environ)
 
     def openai_credentials(self) -> tuple[str | None, str | None]:
         return self.settings.openai.api_key, self.settings.openai.base_url
