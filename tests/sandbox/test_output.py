@@ -82,6 +82,7 @@ def test_memory_stays_bounded_for_one_line_of_fifty_megabytes() -> None:
         (b"10%\r", "10%"),
         (b"\x1b[1;31mred\x1b[0m \x1b]8;;http://x\x1b\\link\x1b]8;;\x07", "red link"),
         (b"\x1b[2K\x1b(B\x1b=text", "text"),
+        (b"one\x1b]0;title\ntwo\x1bPmore\nthree", "one\ntwo\nthree"),
         (b"N\x08NA\x08A", "NA"),
         (b"a long enough line\x07\n", "a long enough line�\n"),
         (b"a long enough line\xff\n", "a long enough line�\n"),

@@ -142,6 +142,12 @@ async def test_an_unsaved_file_in_an_unknown_encoding_is_left_to_the_user(bench:
     assert editor.sent == []
 
 
+async def test_unsaved_text_is_read_as_it_is_over_a_file_in_an_unknown_encoding(bench: Bench, editor: Editor) -> None:
+    path = bench.file("f", b"caf\xe9\n")
+    editor.buffers[str(path)] = "café Ã¼ 中\n"
+    assert (await bench.run(ReadFile(), path="f")).text == f"café Ã¼ 中\n\n[{UNSAVED}]"
+
+
 @pytest.mark.parametrize("can_write", [True, False])
 async def test_typing_while_the_person_decides_is_never_lost(bench: Bench, editor: Editor, can_write: bool) -> None:
     path = bench.file("f", b"one\ntwo\n")

@@ -61,6 +61,7 @@ def test_binary_data_is_refused(data: bytes) -> None:
 def test_unknown_bytes_are_shown_as_escapes_and_utf8_among_them_as_text() -> None:
     text, coding = decode(b"caf\xe9 na\xc3\xafve\n")
     assert legible(text, coding) == "caf\\xe9 naïve\n"
+    assert legible(*decode(b"x\xff\xfex \xed\xa0\x80 \xf0\x9f\xa6")) == r"x\xff\xfex \xed\xa0\x80 \xf0\x9f\xa6"
 
 
 @pytest.mark.parametrize(

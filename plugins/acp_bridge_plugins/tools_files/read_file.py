@@ -18,7 +18,7 @@ from acp_bridge.tools.arguments import integer
 from acp_bridge.tools.tool import Access, Execution, Prepared, ToolOutcome
 from acp_bridge_plugins.tools_files.presenting import announced, shown
 from acp_bridge_plugins.tools_files.source import Source, load
-from acp_bridge_plugins.tools_files.text import legible
+from acp_bridge_plugins.tools_files.text import escaped, marked
 
 __all__ = ["MAX_BYTES", "MAX_COLUMNS", "MAX_LINES", "ReadFile"]
 
@@ -88,8 +88,7 @@ class ReadFile:
         if not source.exists:
             raise ToolFailed(f"{source.name} does not exist")
         line, limit = execution.arguments.get("line", 1), execution.arguments.get("limit")
-        text = legible(source.text, source.coding)
-        found = await anyio.to_thread.run_sync(window, text, line, limit)
+        found = await anyio.to_thread.run_sync(_shown, source, line, limit)
         if found.total < line > 1:
             raise ToolFailed(f"{source.name} has {found.total} lines; line {line} is past its end", "INVALID_ARGS")
         meta = {"path": place.shown, "firstLine": found.first, "lastLine": found.last, "totalLines": found.total}
@@ -98,25 +97,46 @@ class ReadFile:
 
 def window(text: str, line: int, limit: int | None) -> Window:
     """At most `limit` lines from `line` on, within MAX_LINES and MAX_BYTES, with notes about what they cut off."""
-    lines = text.removesuffix("\n").split("\n") if text else []
+    # Looked for line by line: a list of all lines is several times as large as the text.
+    end = len(text) - text.endswith("\n")
+    total = text.count("\n", 0, end) + 1 if text else 0
     taken: list[str] = []
     notes: list[str] = []
-    size = 0
-    for number, whole in enumerate(lines[line - 1 : line - 1 + min(limit or MAX_LINES, MAX_LINES)], line):
-        kept = whole[:MAX_COLUMNS]
+    start, size = _start(text, line), 0
+    for number in range(line, min(total, line - 1 + min(limit or MAX_LINES, MAX_LINES)) + 1):
+        found = text.find("\n", start, end)
+        stop = end if found < 0 else found
+        kept = escaped(text[start : min(stop, start + MAX_COLUMNS)])
         size += len(kept.encode()) + 1
         if size > MAX_BYTES:
             break
-        if kept != whole:
-            notes.append(f"Line {number} is cut: {MAX_COLUMNS} of its {len(whole)} characters are shown.")
+        if stop - start > MAX_COLUMNS:
+            notes.append(f"Line {number} is cut: {MAX_COLUMNS} of its {stop - start} characters are shown.")
         taken.append(kept)
+        start = stop + 1
     last = line + len(taken) - 1
-    if taken and last < len(lines) and len(taken) != limit:
-        notes.append(f"Lines {line} to {last} of {len(lines)}. Read on with line={last + 1}.")
-    if not lines:
+    if taken and last < total and len(taken) != limit:
+        notes.append(f"Lines {line} to {last} of {total}. Read on with line={last + 1}.")
+    if not total:
         notes.append("The file is empty.")
-    complete = taken and (last < len(lines) or text.endswith("\n"))
-    return Window("\n".join(taken) + "\n" * bool(complete), line, last, len(lines), tuple(notes))
+    complete = taken and (last < total or text.endswith("\n"))
+    return Window("\n".join(taken) + "\n" * bool(complete), line, last, total, tuple(notes))
+
+
+def _shown(source: Source, line: int, limit: int | None) -> Window:
+    # An editor's text is characters already.
+    text = source.text if source.unsaved else marked(source.text, source.coding)
+    return window(text, line, limit)
+
+
+def _start(text: str, line: int) -> int:
+    """Where the line starts; anywhere for one that is not there."""
+    start = 0
+    for _ in range(line - 1):
+        start = text.find("\n", start) + 1
+        if not start:
+            break
+    return start
 
 
 def _about(source: Source) -> list[str]:

@@ -21,7 +21,8 @@ _STDERR_SHARE = LIMIT // 4
 _BINARY_SHARE = 0.1
 
 # CSI, OSC and other strings up to their end, and two-character escapes. Classes do not overlap: linear on any input.
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+# A string ends with its line at the latest: an unfinished one would hide all that follows.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 # How manual pages print bold and underlined letters.
 _OVERSTRUCK = re.compile(r"[^\n]\x08")
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
