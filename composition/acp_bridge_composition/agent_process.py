@@ -24,7 +24,7 @@ from acp_bridge_composition.settings import bare_settings, load_settings
 from acp_bridge_composition.version import version
 from acp_bridge_composition.workshop import Workshop
 
-__all__ = ["serve"]
+__all__ = ["bounded_exit", "serve"]
 
 # Seconds. More than all undo deadlines of the composite together, so it ends only what they could not.
 EXIT_SECONDS = 10.0
@@ -68,12 +68,12 @@ async def _serve(shop: Workshop) -> None:
                 tasks.start_soon(on_signal)
                 await shop.bridge.closed.wait()
                 tasks.cancel_scope.cancel()
-            with _bounded_exit():
+            with bounded_exit():
                 await root.dispose()
 
 
 @contextmanager
-def _bounded_exit() -> Iterator[None]:
+def bounded_exit() -> Iterator[None]:
     """A write that hangs in the kernel cannot be cancelled; the process must not stay behind for it."""
     last_resort = threading.Timer(EXIT_SECONDS, os._exit, (1,))
     last_resort.daemon = True

@@ -19,6 +19,7 @@ You rarely run it by hand: add it to your editor (see editor_configs/), which st
   acp-bridge demo [--yes]        a guided run of the whole agent, without editor or key
   acp-bridge login               store endpoint, key and model for this user
   acp-bridge doctor [--json]     what works here, what is missing, and how to get it
+  acp-bridge run PROMPT          one prompt without an editor (run --help says more)
   acp-bridge sessions list       the sessions on this machine
   acp-bridge sessions show ID    one session's log, readably
   acp-bridge --version
@@ -26,7 +27,7 @@ You rarely run it by hand: add it to your editor (see editor_configs/), which st
 
 
 def main() -> None:
-    """The console script. Exits with 0, 1 (the command failed) or 2 (it was not understood)."""
+    """The console script. Exits with 0, 1 (the command failed), 2 (it was not understood); `run` has more."""
     _drop_working_directory()
     sys.exit(_run(sys.argv[1:]))
 
@@ -50,6 +51,10 @@ def _run(arguments: list[str]) -> int:
         from acp_bridge_composition.commands.doctor import doctor
 
         return doctor(rest)
+    if command == "run":
+        from acp_bridge_composition.commands.run import run
+
+        return run(rest)
     if command == "demo":
         from acp_bridge_composition.commands.demo import demo
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,8 @@ from acp_bridge_composition.embedded import (
 )
 from acp_bridge_plugins.persistence_jsonl.catalog import Catalog
 from tests.e2e.plays import call, play, text
+from tests.support.agent import agent_env
+from tests.support.examples import blocks
 
 pytestmark = pytest.mark.anyio
 
@@ -314,3 +318,23 @@ async def test_what_the_block_raises_comes_out_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(LookupError, match="mine"):
         await failing()
     assert world.endings(session[0]) == ["completed"]
+
+
+def test_the_example_of_the_page_works_as_shown(tmp_path: Path) -> None:
+    write = call("w1", "write_file", {"path": "hello.txt", "content": "Hi.\n"})
+    first = [{"text": "I write the file.", "calls": [write]}, text("Done.")]
+    steps = play(tmp_path, first, [text("I wrote hello.txt.")])
+    project = tmp_path / "project"
+    project.mkdir()
+    (program,), (shown,) = blocks("embedding.md", "python"), blocks("embedding.md", "text")
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=agent_env(tmp_path, ACP_BRIDGE_MODEL=f"scripted/{steps}"),
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == (shown, "", 0)
+    assert (project / "hello.txt").read_text() == "Hi.\n"

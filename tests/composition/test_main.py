@@ -45,6 +45,8 @@ def test_what_is_not_understood_is_told_with_status_2(tmp_path: Path, arguments:
     "arguments",
     [
         ["login", "x"],
+        ["run"],
+        ["run", "a", "b"],
         ["sessions"],
         ["sessions", "x"],
         ["sessions", "show"],
@@ -65,7 +67,13 @@ def test_the_version_is_on_stdout_and_every_command_is_in_the_usage(tmp_path: Pa
         name, version = done.stdout.split()
         assert name == "acp-bridge"
         assert version.count(".") == 2
-    for command in ("acp-bridge demo", "acp-bridge login", "acp-bridge sessions list", "acp-bridge sessions show ID"):
+    for command in (
+        "acp-bridge run PROMPT",
+        "acp-bridge demo",
+        "acp-bridge login",
+        "acp-bridge sessions list",
+        "acp-bridge sessions show ID",
+    ):
         assert command in USAGE
 
 

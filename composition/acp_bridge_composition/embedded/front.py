@@ -24,7 +24,7 @@ from acp_bridge.lifecycle.hooks import Next, hookimpl
 from acp_bridge.lifecycle.kernel import Context, ServiceKey
 from acp_bridge.lifecycle.scope import open_scope
 from acp_bridge.persistence.persistence import PERSISTENCE, Persistence, WriteHandle
-from acp_bridge.session.events import Event
+from acp_bridge.session.events import Event, RequestConfig
 from acp_bridge.session.session import Session
 from acp_bridge_composition.embedded.told import Question, Teller, Told
 
@@ -80,6 +80,10 @@ class EmbeddedFront:
         missing = self._missing_model()
         if missing is not None:
             raise AuthRequired(missing)
+
+    def config(self) -> RequestConfig:
+        """Raises AuthRequired."""
+        return self._parts.config()
 
     def teller(self, session: Session) -> Teller:
         return Teller(self._parts.tools.present, session.cwd)

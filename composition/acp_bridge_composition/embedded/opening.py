@@ -53,6 +53,12 @@ class EmbeddedAgent:
     def mode(self) -> str:
         return preset_of(self._front.agent.session.log.events).id
 
+    @property
+    def model(self) -> str:
+        """`provider/model`, as it is configured now."""
+        config = self._front.config()
+        return f"{config.provider}/{config.model}"
+
     async def prompt(self, text: str) -> Result:
         """Send one prompt and wait for the end of its turn. Several at once run one after the other.
 
