@@ -16,6 +16,7 @@ from acp_bridge.errors import SettingsError
 from acp_bridge.lifecycle.kernel import Mount
 from acp_bridge.lifecycle.scope import Part, Scope, open_scope
 from acp_bridge.llm.model import MODELS
+from acp_bridge.sandbox.paths import PRIVATE_DIRS
 from acp_bridge.tools.registry import TOOLS
 from acp_bridge_composition.choices import Chosen, chosen, durable
 from acp_bridge_composition.reloading import Idle, Reloading
@@ -76,6 +77,7 @@ async def _plugins(shop: Workshop, siblings: Siblings, wanted: tuple[Chosen, ...
     async with (
         kernel.providing(MODELS, shop.models, "composition"),
         kernel.providing(TOOLS, shop.tools, "composition"),
+        kernel.providing(PRIVATE_DIRS, shop.settings.private_dirs, "composition"),
         open_scope("plugins", undo_seconds=PLUGIN_SECONDS) as scope,
     ):
         siblings.scope = scope

@@ -39,7 +39,7 @@ class Reloading:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Follow the settings files while this is entered, from the first session on."""
+        """Follow the settings files while this is entered, from the first prompt on."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch, name="settings watch")
             yield

@@ -51,7 +51,7 @@ class Workshop:
     ) -> None:
         self.settings = settings
         self._environ = environ
-        # Set when somebody wants a session. Before that, nothing that costs time is worth it.
+        # Set by the first prompt, or by a refusal. Before that nothing is worth what it costs the start.
         self.in_use = anyio.Event()
         # Without a model the files are read once more, to say why.
         self.stamp = settings_stamp(settings.config_dir) if settings.route else None
@@ -79,6 +79,7 @@ class Workshop:
 
     def request_config(self) -> RequestConfig:
         """Raises AuthRequired."""
+        self.in_use.set()
         route = self.settings.route
         if route is None:
             raise AuthRequired(NO_MODEL)
@@ -86,7 +87,12 @@ class Workshop:
 
     def missing_model(self) -> str | None:
         """None when the configured model can be used now, else the sentence that says what to set."""
-        self.in_use.set()
+        missing = self._missing()
+        if missing is not None:
+            self.in_use.set()
+        return missing
+
+    def _missing(self) -> str | None:
         stamp = settings_stamp(self.settings.config_dir)
         if stamp != self.stamp:
             try:

@@ -132,9 +132,10 @@ async def test_a_running_turn_and_its_open_question_are_left_alone_until_they_en
 
 async def test_what_the_composite_is_made_of_counts_from_the_next_start(tmp_path: Path) -> None:
     config = Config(tmp_path)
-    steps = play(tmp_path, [text("Hi.")])
+    steps = play(tmp_path, [text("Hi.")], [text("Still here.")])
     async with start_agent(tmp_path, screenplay=steps, env=config.env) as editor:
         session = await editor.new_session(project(tmp_path, "one"))
+        await editor.prompt(session, "Hi.")
         config.write("[plugins.persistence_jsonl]\nenabled = false\n")
         await config.wait(NOT_FOLLOWED)
         assert (await editor.prompt(session, "Hi.")).stop_reason == "end_turn"
@@ -144,7 +145,8 @@ async def test_what_the_composite_is_made_of_counts_from_the_next_start(tmp_path
 async def test_the_end_does_not_wait_for_the_watch(tmp_path: Path, touch: bool) -> None:
     config = Config(tmp_path)
     async with start_agent(tmp_path, screenplay=play(tmp_path, [text("Hi.")]), env=config.env) as editor:
-        await editor.new_session(project(tmp_path, "one"))
+        session = await editor.new_session(project(tmp_path, "one"))
+        await editor.prompt(session, "Hi.")
         if touch:
             config.write(SEARCH_OFF)
             await config.wait(FOLLOWED)
