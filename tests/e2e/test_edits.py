@@ -7,14 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from tests.e2e.plays import call, play, text
 from tests.e2e.worlds import snapshot
 from tests.support.agent import start_agent
-from tests.support.buffers import Buffers
 from tests.support.client import client_capabilities
-from tests.support.editor import Editor
 from tests.support.permissions import Answer, PermissionRequest
 from tests.support.transcript import ToolCallView
 
@@ -27,8 +26,10 @@ ENDINGS: dict[str, tuple[bytes, tuple[str, str], bytes]] = {
     "crlf, over a line's end": (b"a\r\nb\r\nc\r\n", ("a\nb", "A\nB"), b"A\r\nB\r\nc\r\n"),
     "mixed": (b"a\r\nb\r\nc\nd\r\n", ("b", "B"), b"a\r\nB\r\nc\nd\r\n"),
     "no final newline": (b"a\nb", ("b", "B"), b"a\nB"),
+    "cr only": (b"a\rb\rc\r", ("b\n", "B\nB2\n"), b"a\rB\rB2\rc\r"),
     "crlf, no final newline": (b"a\r\nb", ("a", "A"), b"A\r\nb"),
     "cr inside a line": (b"a\rx\nb\n", ("b", "B"), b"a\rx\nB\n"),
+    "an endless line": (b"x" * 200_000 + b" b\r\nc\r\n", (" b\n", " B\n"), b"x" * 200_000 + b" B\r\nc\r\n"),
     "bom": (b"\xef\xbb\xbfa\nb\n", ("a\n", "A\n"), b"\xef\xbb\xbfA\nb\n"),
 }
 # Field case E2: bytes that are no UTF-8 text. Refused with a reason, or every other byte kept.
@@ -62,18 +63,20 @@ def shown_diff(view: ToolCallView) -> tuple[str | None, str]:
     return diffs[0].get("oldText"), diffs[0]["newText"]
 
 
+@pytest.mark.parametrize("tool", ["edit_file", "write_file"])
 @pytest.mark.parametrize("through", ["buffers", "disk"])
 async def test_only_the_lines_that_were_asked_for_change_whatever_the_line_endings(
-    tmp_path: Path, through: str
+    tmp_path: Path, through: str, tool: str
 ) -> None:
-    """Field case E1. The diff on the card, applied to the old text, gives the new one."""
+    """Field case E1. The diff on the card, applied to the old text, gives the new one; the question showed the same."""
     folder = tmp_path / "project"
     folder.mkdir()
     steps = []
-    for name, (before, (old, new), _) in ENDINGS.items():
+    for name, (before, (old, new), after) in ENDINGS.items():
         (folder / name).write_bytes(before)
         (folder / name).chmod(0o751)
-        steps.append(edit(name, name, old, new))
+        whole = call(name, "write_file", {"path": name, "content": _text(after)})
+        steps.append(edit(name, name, old, new) if tool == "edit_file" else whole)
     play_file = play(tmp_path, [{"calls": steps}, text("Done.")])
     async with start_agent(
         tmp_path, screenplay=play_file, permissions="allow_once", **buffers_or_disk(through)
@@ -81,15 +84,16 @@ async def test_only_the_lines_that_were_asked_for_change_whatever_the_line_endin
         session = await editor.new_session(folder)
         await editor.prompt(session, "Edit.")
         views = editor.tool_calls(session)
+        asked = {str(request.tool_call["toolCallId"]): request.tool_call for request in editor.permissions.requests}
     assert {name: (folder / name).read_bytes() for name in ENDINGS} == {
         name: after for name, (_, _, after) in ENDINGS.items()
     }
+    assert {os.stat(folder / name).st_mode & 0o777 for name in ENDINGS} == {0o751}
     for name, (before, _, after) in ENDINGS.items():
         old_shown, new_shown = shown_diff(views[name])
         assert old_shown is not None and old_shown in _text(before)
         assert _text(before).replace(old_shown, new_shown, 1) == _text(after), name
-    if through == "disk":
-        assert {os.stat(folder / name).st_mode & 0o777 for name in ENDINGS} == {0o751}
+        assert asked[name]["content"] == views[name].content
 
 
 def _text(data: bytes) -> str:
@@ -113,6 +117,52 @@ async def test_text_in_another_encoding_keeps_every_other_byte_or_is_refused_wit
     for name, data in FOREIGN.items():
         assert (folder / name).read_bytes() == (data if name in refused else data.replace(b"b", b"B"))
         assert name not in refused or "text" in views[name].text, views[name].text
+
+
+async def test_text_in_another_encoding_is_read_as_far_as_it_is_text_and_never_replaced_whole(tmp_path: Path) -> None:
+    """Field case E2: a whole write would lose an encoding that nobody knows; with a mark it is known, and kept."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for name, data in FOREIGN.items():
+        (folder / name).write_bytes(data)
+    reads = [call(f"read {name}", "read_file", {"path": name}) for name in FOREIGN]
+    writes = [call(f"write {name}", "write_file", {"path": name, "content": "new\n"}) for name in FOREIGN]
+    steps = play(tmp_path, [{"calls": [*reads, *writes]}, text("I see.")])
+    async with start_agent(tmp_path, screenplay=steps, permissions="allow_once", **ON_DISK) as editor:
+        session = await editor.new_session(folder)
+        assert (await editor.prompt(session, "Go.")).stop_reason == "end_turn"
+        views = editor.tool_calls(session)
+        assert len(editor.permissions.requests) == 1
+    for name, data in FOREIGN.items():
+        binary, marked = name in ("utf-16 without a mark", "nul"), name == "utf-16"
+        read, written = views[f"read {name}"], views[f"write {name}"]
+        assert (name, read.status) == (name, "failed" if binary else "completed")
+        assert ("binary" if binary else "= b") in read.text
+        assert (name, written.status) == (name, "completed" if marked else "failed")
+        assert (folder / name).read_bytes() == ("new\n".encode("utf-16") if marked else data)
+
+
+async def test_a_file_whose_name_is_no_text_is_listed_and_found_and_harms_nothing(tmp_path: Path) -> None:
+    """Field case E2: no such byte reaches the wire or the log, and the session loads again."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    Path(os.fsdecode(bytes(folder) + b"/caf\xe9")).write_text("here it is\n")
+    (folder / "plain").write_text("here it is\n")
+    looks = [
+        call("list", "list_files", {}),
+        call("search", "search", {"pattern": "here it"}),
+        call("run", "run_command", {"command": "ls; cat caf*"}),
+    ]
+    steps = play(tmp_path, [{"calls": looks}, text("I see.")])
+    async with start_agent(tmp_path, screenplay=steps, permissions="allow_once") as editor:
+        session = await editor.new_session(folder)
+        assert (await editor.prompt(session, "Look.")).stop_reason == "end_turn"
+        live = editor.tool_calls(session)
+    assert all(view.status == "completed" and "caf" in view.text and "plain" in view.text for view in live.values())
+    async with start_agent(tmp_path, screenplay=steps) as editor:
+        await editor.load_session(session, folder)
+        replayed = editor.tool_calls(session)
+    assert {id: view.content for id, view in replayed.items()} == {id: view.content for id, view in live.items()}
 
 
 async def test_an_edit_that_does_not_fit_says_why_and_is_never_asked_about(tmp_path: Path) -> None:
@@ -188,60 +238,31 @@ async def test_what_changes_between_the_question_and_the_answer_is_not_overwritt
     assert snapshot(folder) == after["a link"]
 
 
-async def test_unsaved_text_of_the_editor_is_what_is_read_and_edited(tmp_path: Path) -> None:
-    """Field case E4: the buffer holds more than the disk; the edit keeps it."""
+async def test_two_sessions_that_edit_one_file_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    """Field case E5: disjoint lines, both asked at once. The one that is allowed later is told, and tries again."""
     folder = tmp_path / "project"
     folder.mkdir()
-    file = folder / "notes"
-    file.write_text("one\ntwo\n")
-    buffers = Buffers({str(file): "one\ntwo\nunsaved\n"})
-    calls = {"calls": [call("read", "read_file", {"path": "notes"}), edit("edit", "notes", "two", "2")]}
-    steps = play(tmp_path, [calls, {"expect": ["unsaved"], "text": "Done."}])
-    async with start_agent(tmp_path, screenplay=steps, permissions="allow_once", buffers=buffers) as editor:
-        session = await editor.new_session(folder)
-        await editor.prompt(session, "Edit.")
-        assert editor.text(session) == "Done."
-        assert _statuses(editor, session) == {"read": "completed", "edit": "completed"}
-    assert buffers.texts[str(file)] == "one\n2\nunsaved\n"
+    (folder / "shared").write_text("one\ntwo\nthree\n")
+    sessions: list[str] = []
+    second_is_done = anyio.Event()
 
+    async def person(request: PermissionRequest) -> Answer:
+        if request.frame.session_id == sessions[0]:
+            await second_is_done.wait()
+            return "allow_once"
+        return "allow_once" if request.tool_call["toolCallId"] == "three" else "reject_once"
 
-async def test_typing_in_the_editor_while_it_asks_is_not_lost(tmp_path: Path) -> None:
-    """Field case E5, in a buffer that was never saved."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    file = folder / "notes"
-    file.write_text("one\ntwo\n")
-    buffers = Buffers({str(file): "one\ntwo\n"})
-
-    def person(request: PermissionRequest) -> Answer:
-        buffers.texts[str(file)] += "typed\n"
-        return "allow_once"
-
-    steps = play(tmp_path, [{"calls": [edit("edit", "notes", "two", "2")]}, text("I see.")])
-    async with start_agent(tmp_path, screenplay=steps, permissions=person, buffers=buffers) as editor:
-        session = await editor.new_session(folder)
-        await editor.prompt(session, "Edit.")
-        assert _statuses(editor, session) == {"edit": "failed"}
-    assert buffers.texts[str(file)] == "one\ntwo\ntyped\n"
-    assert file.read_text() == "one\ntwo\n"
-
-
-@pytest.mark.parametrize("style", ["error", "lost", "null", "text"])
-async def test_whatever_the_editor_says_of_a_write_the_file_on_disk_is_what_counts(tmp_path: Path, style: Any) -> None:
-    """Editors rule 20: what an editor did not write is written beside it, and never twice."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    buffers = Buffers()
-    buffers.write_style = style
-    (folder / "notes").write_text("one\ntwo\n")
-    steps = play(tmp_path, [{"calls": [edit("edit", "notes", "two", "2")]}, text("Done.")])
-    async with start_agent(tmp_path, screenplay=steps, permissions="allow_once", buffers=buffers) as editor:
-        session = await editor.new_session(folder)
-        assert (await editor.prompt(session, "Edit.")).stop_reason == "end_turn"
-        assert _statuses(editor, session) == {"edit": "completed"}
-    assert len(buffers.writes) == 1
-    assert (folder / "notes").read_text() == "one\n2\n"
-
-
-def _statuses(editor: Editor, session: str) -> dict[str, str | None]:
-    return {id: view.status for id, view in editor.tool_calls(session).items()}
+    both = {"calls": [edit("one", "shared", "one", "1"), edit("three", "shared", "three", "3")]}
+    steps = play(tmp_path, [both, {"calls": [edit("again", "shared", "one", "1")]}, text("Done.")])
+    async with start_agent(tmp_path, screenplay=steps, permissions=person, **ON_DISK) as editor:
+        sessions += [await editor.new_session(folder), await editor.new_session(folder)]
+        first = editor.start_prompt(sessions[0], "Edit the first line.")
+        await editor.wait_for_permission()
+        await editor.prompt(sessions[1], "Edit the last line.")
+        assert (folder / "shared").read_text() == "one\ntwo\n3\n"
+        second_is_done.set()
+        await first.result()
+        views = editor.tool_calls(sessions[0])
+    assert (views["one"].status, views["again"].status) == ("failed", "completed")
+    assert "changed" in views["one"].text
+    assert (folder / "shared").read_text() == "1\ntwo\n3\n"
