@@ -244,6 +244,43 @@ async def test_control_c_ends_a_running_command_with_all_it_started(tmp_path: Pa
     assert log(tmp_path).endings == ["aborted"]
 
 
+async def test_a_second_control_c_does_not_lose_the_ending(tmp_path: Path) -> None:
+    command = call("c1", "run_command", {"command": "trap '' TERM INT; echo > begun; while :; do sleep 1; done"})
+    steps = play(tmp_path, [{"calls": [command]}, text("Never.")])
+    async with running(tmp_path, steps, "--json", "--mode", "full-access", "Go.") as process:
+        output = await received(process, b'"in_progress"')
+        while not (tmp_path / "begun").exists():
+            await anyio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        end = lines(output + await rest(process))[-1]
+        assert await process.wait() == end["exit_status"] > 128
+    assert (end["type"], end["stop_reason"]) == ("end", "cancelled")
+    assert log(tmp_path).endings == ["aborted"]
+    assert log(tmp_path).results == {"c1": "ABORTED"}
+
+
+async def test_a_reader_that_stopped_reading_holds_the_run_only_until_control_c(tmp_path: Path) -> None:
+    steps = play(tmp_path, [text("x" * 300_000)])
+    async with running(tmp_path, steps, "Go.") as process:
+        with anyio.fail_after(10):
+            while not (list((tmp_path / "state").glob("sessions/*/*/*.zstd")) and log(tmp_path).endings):
+                await anyio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 130
+    assert log(tmp_path).endings == ["completed"]
+
+
+def test_a_log_that_cannot_be_written_is_an_error_and_nothing_is_started(tmp_path: Path) -> None:
+    steps = play(tmp_path, [text("Never.")])
+    (tmp_path / "state").write_text("a file where a folder must be")
+    done, _ = run(tmp_path, steps, "--json", "Go.")
+    end = lines(done.stdout)[-1]
+    assert (done.returncode, end["exit_status"], end["text"]) == (1, 1, "")
+    assert "could not be written" in end["error"]
+    assert "nothing was started" in end["error"]
+
+
 def test_a_reader_that_goes_away_ends_the_run_with_a_true_log(tmp_path: Path) -> None:
     steps = play(tmp_path, [text("Half ", {"wait_for_file": "go"}, "more ", {"wait_for_file": "never"})])
     # head is gone after five characters, and says so; what the agent writes then has no reader.

@@ -7,6 +7,7 @@ stored; the first SIGINT cancels the turn and waits for its real ending, the sec
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -58,6 +59,8 @@ class _Run:
         self._working = anyio.CancelScope()
         self._reading = anyio.CancelScope()
         self._agent: EmbeddedAgent | None = None
+        self._session_id: str | None = None
+        self._result: Result | None = None
         self._ended_by: int | None = None
         self._unasked = False
         self.output = Output(lambda: self._end(signal.SIGPIPE))
@@ -70,11 +73,10 @@ class _Run:
     async def status(self) -> int:
         end = await self._ending()
         self._printer.end(end)
+        self._reading.deadline = math.inf if self._ended_by is None else anyio.current_time() + READ_SECONDS
         with self._reading:
-            if self._ended_by is not None:
-                self._reading.deadline = anyio.current_time() + READ_SECONDS
             await self.output.drained()
-        return end.exit_status
+        return self._signalled if self._reading.cancelled_caught else end.exit_status
 
     def _end(self, number: int) -> None:
         first = self._ended_by is None
@@ -89,38 +91,44 @@ class _Run:
 
     async def _ending(self) -> End:
         try:
-            result = await self._turn()
+            with self._working:
+                await self._turn()
         except Exception as error:
-            return End(self._session_id, "error", FAILED, error=_sentence(error), code=_code(error))
+            # A turn that failed has said why; that its ending could not be stored either adds nothing.
+            if self._result is None or self._result.error is None:
+                text = self._result.text if self._result else ""
+                return End(self._session_id, "error", FAILED, text, _sentence(error), _code(error))
+        result = self._result
         if result is None:
-            return End(self._session_id, "cancelled", 128 + (self._ended_by or signal.SIGINT))
+            return End(self._session_id, "cancelled", self._signalled)
         status = exit_status(result, unasked=self._unasked)
-        if result.stop_reason == "cancelled" and self._ended_by is not None:
-            status = 128 + self._ended_by
+        if result.stop_reason == "cancelled":
+            status = self._signalled
         return End(result.session_id, result.stop_reason, status, result.text, result.error, result.code)
 
     @property
-    def _session_id(self) -> str | None:
-        return self._agent.session_id if self._agent else None
+    def _signalled(self) -> int:
+        return 128 + (self._ended_by or signal.SIGINT)
 
-    async def _turn(self) -> Result | None:
-        """None when it was cut short before there was a result."""
+    async def _turn(self) -> None:
+        """Sets the result, unless it is cut short before there is one."""
         options = self._options
-        result = None
-        with self._working:
-            async with open_agent(
-                cwd=options.cwd,
-                mode=options.mode,
-                resume=options.resume,
-                answer=Asker(self.output).answer if can_ask() else None,
-                on_event=self._told,
-            ) as agent:
+        async with open_agent(
+            cwd=options.cwd,
+            mode=options.mode,
+            resume=options.resume,
+            answer=Asker(self.output).answer if can_ask() else None,
+            on_event=self._told,
+        ) as agent:
+            self._session_id = agent.session_id
+            opened = Session(agent.session_id, agent.cwd, agent.mode, agent.model, options.resume is not None)
+            self._printer.session(opened)
+            if self._ended_by is None:
                 self._agent = agent
-                opened = Session(agent.session_id, agent.cwd, agent.mode, agent.model, options.resume is not None)
-                self._printer.session(opened)
-                if self._ended_by is None:
-                    result = await agent.prompt(options.prompt)
-        return result
+                try:
+                    self._result = await agent.prompt(options.prompt)
+                finally:
+                    self._agent = None
 
     def _told(self, told: Told) -> None:
         self._unasked = self._unasked or (isinstance(told, Permission) and told.outcome == "unavailable")
