@@ -7,12 +7,15 @@ import operator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from acp import RequestError
 
 from tests.e2e.plays import call, play, text
 from tests.e2e.stored import StoredLog
 from tests.e2e.worlds import project
 from tests.support.agent import start_agent
+from tests.support.buffers import Buffers
 from tests.support.markers import Marker
 from tests.support.openai_server import OpenAIServer, Reply
 
@@ -46,12 +49,25 @@ CARDS: dict[str, tuple[str, str, tuple[str, int | None] | None, str]] = {
     "plan": ("Update the plan (1 of 3 done)", "think", None, "completed"),
     "unknown": ("Unknown tool fly", "other", None, "failed"),
 }
+# By call: the text that the finished card shows, and its diff (old text, new text).
+CONTENT: dict[str, tuple[str, tuple[str | None, str] | None]] = {
+    "read": ("```\ntwo\n```", None),
+    "list": ("sub/file", None),
+    "search": ("kept:2:two", None),
+    "write": ("", (None, "x\n")),
+    "edit": ("", ("one\ntwo\n", "one\n2\n")),
+    "run": ("```\nhello\n", None),
+    "fail": ("[exit code: 3]", None),
+    "plan": ("1 of 3", None),
+    "unknown": ("fly", None),
+}
 
 
 async def test_each_tool_has_its_card_live_and_after_a_load(tmp_path: Path) -> None:
     """Issue 2, item 8: kind, title, locations, rawInput, status in order; one projection for both."""
     folder = project(tmp_path, "one")
     (folder / "sub").mkdir()
+    (folder / "sub" / "file").touch()
     steps = play(tmp_path, [{"calls": [call(id, *made) for id, made in CALLS.items()]}, text("Done.")])
     async with start_agent(tmp_path, screenplay=steps, permissions="allow_once") as editor:
         session = await editor.new_session(folder)
@@ -69,6 +85,10 @@ async def test_each_tool_has_its_card_live_and_after_a_load(tmp_path: Path) -> N
             wanted = [] if location is None else [_location(folder, *location)]
             assert view.locations == wanted, id
         assert live[id].content == replayed[id].content, id
+        said, changed = CONTENT[id]
+        assert (said in live[id].text) if said else live[id].text == "", id
+        assert [(diff["oldText"], diff["newText"]) for diff in live[id].diffs] == ([changed] if changed else []), id
+        assert [diff["path"] for diff in live[id].diffs] == [place["path"] for place in live[id].locations if changed]
         shown = live[id].statuses
         in_order = [status for n, status in enumerate(shown) if n == 0 or status != shown[n - 1]]
         assert in_order == ["pending", "in_progress", ending] if id != "unknown" else in_order[-1] == ending
@@ -98,17 +118,51 @@ async def test_each_reply_of_the_model_is_a_message_of_its_own_around_its_calls(
 
 
 async def test_parallel_reads_come_back_in_the_order_of_their_calls_whichever_is_done_first(tmp_path: Path) -> None:
-    """Contracts §3.5: dispatch overlaps, results commit in model order."""
+    """Contracts §3.5: dispatch overlaps, results commit in model order, in the log and in the next model request."""
     folder = project(tmp_path, "one")
-    (folder / "big").write_text("line\n" * 400_000)
-    names = ["big", "kept", "other", "big", "kept"]
-    steps = play(tmp_path, [
-        {"calls": [call(f"c{n}", "read_file", {"path": name}) for n, name in enumerate(names)]}, text("Done."),
-    ])  # fmt: skip
+    buffers = Buffers()
+    first_may_end = anyio.Event()
+    answered: list[str] = []
+    read = buffers.read
+
+    async def slow_first(path: str, line: int | None, limit: int | None) -> Any:
+        if path.endswith("/kept"):
+            await first_may_end.wait()
+        answered.append(path.rpartition("/")[2])
+        if answered == ["other", "third"]:
+            first_may_end.set()
+        return await read(path, line, limit)
+
+    buffers.read = slow_first  # type: ignore[method-assign]  # the editor is slow for one file
+    (folder / "third").write_text("3\n")
+    names = ["kept", "other", "third"]
+    calls = [Reply.tool(f"c{n}", "read_file", {"path": name}, index=n) for n, name in enumerate(names)]
+    with OpenAIServer([functools.reduce(operator.add, calls), Reply.text("Done.")]) as server:
+        async with start_agent(tmp_path, server=server, buffers=buffers) as editor:
+            session = await editor.new_session(folder)
+            await editor.prompt(session, "Read.")
+            sent = [message for message in server.chats[1].body["messages"] if message["role"] == "tool"]
+    assert answered == ["other", "third", "kept"]
+    assert list(StoredLog(tmp_path, session).results) == ["c0", "c1", "c2"]
+    assert [message["tool_call_id"] for message in sent] == ["c0", "c1", "c2"]
+    assert [str(message["content"]) for message in sent] == ["one\ntwo\n", "one\ntwo\n", "3\n"]
+
+
+async def test_a_plan_is_sent_whole_each_time_and_an_empty_one_clears_it(tmp_path: Path) -> None:
+    """ACP: plan updates replace what was there; a bad plan changes nothing."""
+    later = [{**entry, "status": "completed"} for entry in PLAN]
+    bad = [{"content": "A", "status": "in_progress"}, {"content": "B", "status": "in_progress"}]
+    plans: list[list[dict[str, Any]]] = [PLAN, bad, later, []]
+    calls = [{"calls": [call(f"p{n}", "update_plan", {"entries": plan})]} for n, plan in enumerate(plans)]
+    steps = play(tmp_path, [*calls, text("Done.")])
     async with start_agent(tmp_path, screenplay=steps) as editor:
-        session = await editor.new_session(folder)
-        await editor.prompt(session, "Read.")
-    assert list(StoredLog(tmp_path, session).results) == [f"c{n}" for n in range(len(names))]
+        session = await editor.new_session(tmp_path)
+        await editor.prompt(session, "Plan.")
+        sent = [update for update in editor.updates(session) if update["sessionUpdate"] == "plan"]
+        assert [update["entries"] for update in sent] == [PLAN, later, []]
+        assert [view.status for view in editor.tool_calls(session).values()] == [
+            "completed", "failed", "completed", "completed",
+        ]  # fmt: skip
 
 
 def _refuse(request: Any) -> Any:
@@ -117,7 +171,7 @@ def _refuse(request: Any) -> Any:
 
 @pytest.mark.parametrize("count", [1, 4])
 async def test_every_call_of_every_later_request_has_exactly_one_result_behind_it(tmp_path: Path, count: int) -> None:
-    """Field case R3: refused, failed, unknown, interrupted by a kill and by a cancel; then loaded twice."""
+    """Field case R3: refused, unknown, cut off by the provider, by a kill and by a cancel; then loaded twice."""
     folder = project(tmp_path, "one")
 
     def step(kind: str, name: str, arguments: dict[str, Any]) -> Reply:
@@ -126,11 +180,15 @@ async def test_every_call_of_every_later_request_has_exactly_one_result_behind_i
 
     run = {"command": "printf here > marker; sleep 300"}
     script = [step("refused", "run_command", {"command": "true"}), step("unknown", "fly", {}), Reply.text("So.")]
-    script += [step("killed", "run_command", run)]
+    # The last call is half there; `count` calls of one event each come before the end of the stream.
+    script += [step("reset", "run_command", run).reset_after(count, mid_event=True), step("killed", "run_command", run)]
     with OpenAIServer(script) as server:
         async with start_agent(tmp_path, server=server, permissions=_refuse) as editor:
             session = await editor.new_session(folder)
             await editor.prompt(session, "One.")
+            with pytest.raises(RequestError):
+                await editor.prompt(session, "And then?")
+            assert not (folder / "marker").exists()
             editor.start_prompt(session, "Two.")
             await _marked(folder)
             editor.kill()
@@ -147,7 +205,7 @@ async def test_every_call_of_every_later_request_has_exactly_one_result_behind_i
                 await turn.result()
         for chat in server.chats:
             _paired(chat.body["messages"])
-        assert len(server.chats) == 6
+        assert len(server.chats) == 7
 
 
 async def _marked(folder: Path) -> None:
