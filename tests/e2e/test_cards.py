@@ -16,8 +16,10 @@ from tests.e2e.stored import StoredLog
 from tests.e2e.worlds import project
 from tests.support.agent import start_agent
 from tests.support.buffers import Buffers
+from tests.support.editor import Editor
 from tests.support.markers import Marker
 from tests.support.openai_server import OpenAIServer, Reply
+from tests.support.turns import Turn
 
 pytestmark = pytest.mark.anyio
 
@@ -169,56 +171,79 @@ def _refuse(request: Any) -> Any:
     return "reject_once" if request.tool_call["toolCallId"].startswith("refused") else "allow_once"
 
 
-@pytest.mark.parametrize("count", [1, 4])
-async def test_every_call_of_every_later_request_has_exactly_one_result_behind_it(tmp_path: Path, count: int) -> None:
+def _batch(kind: str, count: int) -> Reply:
+    """`count` calls; `reset` ends in the middle of the last one."""
+    name, arguments = BATCHES[kind]
+    calls = [Reply.tool(f"{kind}-{n}", name, arguments, index=n) for n in range(count)]
+    reply = functools.reduce(operator.add, calls)
+    return reply.reset_after(count, mid_event=True) if kind == "reset" else reply
+
+
+LONG = {"command": "printf here > marker; sleep 300"}
+BATCHES: dict[str, tuple[str, dict[str, Any]]] = {
+    "refused": ("run_command", {"command": "true"}),
+    "unknown": ("fly", {}),
+    "reset": ("run_command", LONG),
+    "killed": ("run_command", LONG),
+    "cancelled": ("run_command", LONG),
+}
+# Calls of a reply that never ended were never made.
+MADE = ("refused", "unknown", "killed", "cancelled")
+
+
+async def test_every_call_of_every_later_request_has_exactly_one_result_behind_it(tmp_path: Path) -> None:
     """Field case R3: refused, unknown, cut off by the provider, by a kill and by a cancel; then loaded twice."""
-    folder = project(tmp_path, "one")
-
-    def step(kind: str, name: str, arguments: dict[str, Any]) -> Reply:
-        calls = [Reply.tool(f"{kind}-{n}", name, arguments, index=n) for n in range(count)]
-        return functools.reduce(operator.add, calls)
-
-    run = {"command": "printf here > marker; sleep 300"}
-    script = [step("refused", "run_command", {"command": "true"}), step("unknown", "fly", {}), Reply.text("So.")]
-    # The last call is half there; `count` calls of one event each come before the end of the stream.
-    script += [step("reset", "run_command", run).reset_after(count, mid_event=True), step("killed", "run_command", run)]
-    with OpenAIServer(script) as server:
+    sessions: dict[int, str] = {}
+    folders = {count: project(tmp_path, str(count)) for count in (1, 4)}
+    with OpenAIServer([]) as server:
         async with start_agent(tmp_path, server=server, permissions=_refuse) as editor:
-            session = await editor.new_session(folder)
-            await editor.prompt(session, "One.")
-            with pytest.raises(RequestError):
-                await editor.prompt(session, "And then?")
-            assert not (folder / "marker").exists()
-            editor.start_prompt(session, "Two.")
-            await _marked(folder)
+            for count, folder in folders.items():
+                session = sessions[count] = await editor.new_session(folder)
+                server.add(_batch("refused", count), _batch("unknown", count), Reply.text("So."))
+                await editor.prompt(session, "One.")
+                server.add(_batch("reset", count))
+                with pytest.raises(RequestError):
+                    await editor.prompt(session, "And then?")
+                assert not (folder / "marker").exists()
+                await _running(editor, server, session, folder, _batch("killed", count))
             editor.kill()
             await editor.wait_exit()
-        (folder / "marker").unlink()
-        server.add(step("cancelled", "run_command", run), Reply.text("Last."), Reply.text("And again."))
-        for prompt in ("Three.", "Four."):
-            async with start_agent(tmp_path, server=server, permissions=_refuse) as editor:
-                await editor.load_session(session, folder)
-                turn = editor.start_prompt(session, prompt)
-                if prompt == "Three.":
-                    await _marked(folder)
-                    await editor.cancel(session)
-                await turn.result()
+        async with start_agent(tmp_path, server=server, permissions=_refuse) as editor:
+            for count, folder in folders.items():
+                (folder / "marker").unlink()
+                await editor.load_session(sessions[count], folder)
+                turn = await _running(editor, server, sessions[count], folder, _batch("cancelled", count))
+                await editor.cancel(sessions[count])
+                assert (await turn.result()).stop_reason == "cancelled"
+        async with start_agent(tmp_path, server=server, permissions=_refuse) as editor:
+            for count, folder in folders.items():
+                server.add(Reply.text("Last."))
+                await editor.load_session(sessions[count], folder)
+                await editor.prompt(sessions[count], "Four.")
+                wanted = [f"{kind}-{n}" for kind in MADE for n in range(count)]
+                assert _paired(server.chats[-1].body["messages"]) == wanted
         for chat in server.chats:
             _paired(chat.body["messages"])
-        assert len(server.chats) == 7
 
 
-async def _marked(folder: Path) -> None:
+async def _running(editor: Editor, server: OpenAIServer, session: str, folder: Path, reply: Reply) -> Turn:
+    """A turn that is in the first of the commands of this reply."""
+    server.add(reply)
+    turn = editor.start_prompt(session, "Run it.")
     await Marker(folder / "marker").wait("here")
+    return turn
 
 
-def _paired(messages: list[dict[str, Any]]) -> None:
-    """As every provider wants it: results right behind the reply, one for each call, in order."""
+def _paired(messages: list[dict[str, Any]]) -> list[str]:
+    """The ids of all calls. As every provider wants it: results right behind the reply, one for each call, in order."""
     waiting: list[str] = []
+    found: list[str] = []
     for message in messages:
         if message["role"] == "tool":
             assert waiting and message["tool_call_id"] == waiting.pop(0)
             continue
         assert waiting == []
         waiting = [made["id"] for made in message.get("tool_calls") or ()]
+        found += waiting
     assert waiting == []
+    return found
