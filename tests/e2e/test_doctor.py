@@ -80,7 +80,7 @@ def test_a_key_is_set_or_not_and_never_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_sandbox_that_does_not_work_is_a_problem_with_a_way_out(tmp_path: Path, what: str) -> None:
     """Field case S1, from the other side."""
-    path = path_with(tmp_path / "bin", BROKEN[what])
+    path = path_with(tmp_path / "bin", *BROKEN[what])
     done = doctor(tmp_path, "--json", PATH=path, **scripted(tmp_path))
     assert done.returncode == 1
     assert list(problems(done)) == ["sandbox"] and "bubblewrap" in problems(done)["sandbox"]
