@@ -131,7 +131,7 @@ async def test_parallel_reads_come_back_in_the_order_of_their_calls_whichever_is
         if path.endswith("/kept"):
             await first_may_end.wait()
         answered.append(path.rpartition("/")[2])
-        if answered == ["other", "third"]:
+        if len(answered) == 2:
             first_may_end.set()
         return await read(path, line, limit)
 
@@ -144,7 +144,7 @@ async def test_parallel_reads_come_back_in_the_order_of_their_calls_whichever_is
             session = await editor.new_session(folder)
             await editor.prompt(session, "Read.")
             sent = [message for message in server.chats[1].body["messages"] if message["role"] == "tool"]
-    assert answered == ["other", "third", "kept"]
+    assert (sorted(answered[:2]), answered[2:]) == (["other", "third"], ["kept"])
     assert list(StoredLog(tmp_path, session).results) == ["c0", "c1", "c2"]
     assert [message["tool_call_id"] for message in sent] == ["c0", "c1", "c2"]
     assert [str(message["content"]) for message in sent] == ["one\ntwo\n", "one\ntwo\n", "3\n"]
