@@ -21,7 +21,7 @@ __all__ = ["AgentParts"]
 
 
 class AgentParts(Struct, frozen=True):
-    """`config` gives the model route now (raises AuthRequired without one); `system` the system prompt of a session.
+    """`config` gives a session's model route now (raises AuthRequired without one); `system` its system prompt.
 
     `max_steps` bounds the model requests of one turn, `max_parallel` the overlapping tool calls of one step.
     """
@@ -31,7 +31,9 @@ class AgentParts(Struct, frozen=True):
     tools: Tools
     pipeline: Pipeline
     diagnostics: Diagnostics
-    config: Callable[[], RequestConfig]
+    config: Callable[[Session], RequestConfig]
     system: Callable[[Session], str]
     max_steps: int = 200
     max_parallel: int = 10
+    offered: Callable[[], tuple[str, ...]] = tuple
+    """The routes (`provider/model`) that a session may choose from."""

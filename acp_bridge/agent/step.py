@@ -94,7 +94,7 @@ class Step:
         return None
 
     def _request(self) -> ModelRequest:
-        config = self._parts.config()
+        config = self._parts.config(self._session)
         schemas = self._parts.tools.schemas() or None
         header = ModelHeader(config, self._parts.system(self._session), schemas)
         self._log_header(header)

@@ -13,12 +13,13 @@ from typing import Any
 import anyio
 from msgspec import Raw
 
-from acp_bridge.agent.lifetime import prompt, switch_mode
+from acp_bridge.agent.lifetime import prompt
 from acp_bridge.approval.modes import MODES, preset_of
 from acp_bridge.bridge.auth import AuthMethods
 from acp_bridge.bridge.changes import Place
 from acp_bridge.bridge.listing import session_page
 from acp_bridge.bridge.live import LiveSession
+from acp_bridge.bridge.options import choose
 from acp_bridge.bridge.prompt_blocks import prompt_text
 from acp_bridge.bridge.sessions import Sessions, checked_roots
 from acp_bridge.bridge.settle import stop_reason
@@ -37,6 +38,7 @@ from acp_bridge.wire.acp_types import (
     NewSessionParams,
     PromptParams,
     SessionIdParams,
+    SetConfigOptionParams,
     SetModeParams,
     Update,
 )
@@ -88,6 +90,7 @@ class Methods:
             "session/prompt": self._after_initialize(self._prompt),
             "session/close": self._after_initialize(self._close),
             "session/set_mode": self._after_initialize(self._set_mode),
+            "session/set_config_option": self._after_initialize(self._set_config_option),
         }
 
     def notifications(self) -> dict[str, NotificationHandler]:
@@ -134,7 +137,7 @@ class Methods:
         self._auth.require_model()
         self._note_servers(request.mcp_servers)
         live = await self._open.create(request.cwd, roots)
-        return {"sessionId": live.session.id, "modes": _modes(live)}
+        return {"sessionId": live.session.id, "modes": _modes(live), "configOptions": self._open.options(live.session)}
 
     def _load(self, context: RequestContext, params: Raw) -> Awaitable[object]:
         request = decode_params(params, LoadSessionParams)
@@ -146,7 +149,7 @@ class Methods:
         async with place:
             live = await self._open.load(session_id, roots)
             await live.replay(lambda update: self._send(session_id, update), self._drain)
-            return {"modes": _modes(live)}
+            return {"modes": _modes(live), "configOptions": self._open.options(live.session)}
 
     async def _list(self, context: RequestContext, params: Raw) -> object:
         request = decode_params(params, ListParams)
@@ -211,22 +214,37 @@ class Methods:
         if request.mode_id not in MODES:
             there_are = f"There is no mode {request.mode_id!r}; there are {', '.join(MODES)}."
             raise InvalidParams(there_are, field="modeId")
+        chosen = SetConfigOptionParams(request.session_id, "mode", request.mode_id)
+        return self._chosen(chosen, self._told_options)
+
+    def _set_config_option(self, context: RequestContext, params: Raw) -> Awaitable[object]:
+        request = decode_params(params, SetConfigOptionParams)
+        return self._chosen(request, lambda session: {"configOptions": self._open.options(session)})
+
+    def _chosen(self, request: SetConfigOptionParams, answer: Callable[[Session], dict[str, Any]]) -> Awaitable[object]:
+        """At once, so that it counts for whatever was sent after it; behind a load, as soon as that is over."""
         if self._open.changes.under_way(request.session_id):
-            return self._switch_later(request)
-        return self._stored(self._switch(request))
+            return self._choose_later(request, answer)
+        return self._stored(self._choose(request), answer)
 
-    async def _switch_later(self, request: SetModeParams) -> object:
+    async def _choose_later(
+        self, request: SetConfigOptionParams, answer: Callable[[Session], dict[str, Any]]
+    ) -> object:
         await self._open.changes.settled(request.session_id)
-        return await self._stored(self._switch(request))
+        return await self._stored(self._choose(request), answer)
 
-    def _switch(self, request: SetModeParams) -> Session:
+    def _choose(self, request: SetConfigOptionParams) -> Session:
         session = self._open.require(request.session_id).session
-        switch_mode(session, MODES[request.mode_id])
+        choose(session, request.config_id, request.value, self._open.offered())
         return session
 
-    async def _stored(self, session: Session) -> object:
-        """The mode counts already. Answered only once it outlives a crash: a session must not come back wider."""
+    async def _stored(self, session: Session, answer: Callable[[Session], dict[str, Any]]) -> object:
+        """The choice counts already. Answered only once it outlives a crash: a session must not come back wider."""
         await self._open.flush(session)
+        return answer(session)
+
+    def _told_options(self, session: Session) -> dict[str, Any]:
+        self._send(session.id, self._open.options_update(session))
         return {}
 
     def _note_servers(self, servers: list[Raw] | None) -> None:

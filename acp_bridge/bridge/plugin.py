@@ -102,6 +102,14 @@ class AcpBridge:
                     with anyio.CancelScope(shield=True):
                         await self._rest(dispatcher)
 
+    def tell_options(self) -> None:
+        """What may be chosen has changed: every open session's editor is told."""
+        sessions = self._sessions
+        if sessions is None:
+            return
+        for live in sessions.live:
+            self._send(live.session.id, sessions.options_update(live.session))
+
     async def when_idle(self) -> None:
         """Return once no turn runs, or waits to run, in any session."""
         while busy := [live for live in self._sessions.live if live.agent.running] if self._sessions else []:

@@ -7,19 +7,22 @@ Invariant: a session is loaded by one writer at a time, and shown only once it i
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from acp_bridge.agent.lifetime import create, reopen, session_root, switch_mode
 from acp_bridge.agent.parts import AgentParts
 from acp_bridge.approval.modes import DEFAULT_MODE, MODES
 from acp_bridge.bridge.changes import Changes
 from acp_bridge.bridge.live import LiveSession, live_session
+from acp_bridge.bridge.options import config_options, route_of
 from acp_bridge.bridge.project import Projection
-from acp_bridge.errors import InvalidParams, SessionNotFound
+from acp_bridge.errors import AuthRequired, InvalidParams, SessionNotFound
 from acp_bridge.lifecycle.scope import Scope
 from acp_bridge.persistence.persistence import Persistence, WriteHandle
 from acp_bridge.session.events import Event
 from acp_bridge.session.session import Session
 from acp_bridge.tools.tool import EditorFiles
+from acp_bridge.wire.acp_types import ConfigOptionUpdate, Update
 
 __all__ = ["Sessions", "checked_roots"]
 
@@ -74,6 +77,20 @@ class Sessions:
         handle, events = await reopen(self._persistence, session_id)
         live = self._live[session_id] = await self._enter(handle, roots, events)
         return live
+
+    def offered(self) -> tuple[str, ...]:
+        return self._parts.offered()
+
+    def options(self, session: Session) -> list[dict[str, Any]]:
+        """What may be chosen for the session, and what is."""
+        try:
+            current = route_of(self._parts.config(session))
+        except AuthRequired:
+            current = None  # a session can be looked at without a model
+        return config_options(session, current, self.offered())
+
+    def options_update(self, session: Session) -> Update:
+        return ConfigOptionUpdate(self.options(session))
 
     async def flush(self, session: Session) -> None:
         """Raises CheckpointFailed."""

@@ -26,6 +26,7 @@ __all__ = [
     "Event",
     "Header",
     "InboxSpliced",
+    "ModelChosen",
     "ModelHeader",
     "Presentation",
     "PresentedDiff",
@@ -310,6 +311,14 @@ class PresetSet(Body, frozen=True):
     preset: str
 
 
+class ModelChosen(Body, frozen=True):
+    """[ours] The model that a person chose for this session; it holds while it is offered."""
+
+    TYPE = "session/model"
+    provider: str
+    model: str
+
+
 class Todo(Shape, frozen=True):
     content: str
     status: Literal["pending", "in_progress", "completed"]
@@ -350,6 +359,7 @@ CORE_BODIES: tuple[type[Body], ...] = (
     ApprovalPolicySet,
     SandboxModeSet,
     PresetSet,
+    ModelChosen,
     TodoWrite,
     TitleSet,
 )

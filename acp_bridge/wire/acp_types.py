@@ -17,6 +17,7 @@ __all__ = [
     "AuthenticateParams",
     "CancelParams",
     "ClientCapabilities",
+    "ConfigOptionUpdate",
     "ContentItem",
     "CurrentModeUpdate",
     "DiffItem",
@@ -33,6 +34,7 @@ __all__ = [
     "ReadTextParams",
     "SessionIdParams",
     "SessionNotification",
+    "SetConfigOptionParams",
     "SetModeParams",
     "TextContent",
     "ToolCallStart",
@@ -116,6 +118,12 @@ class SessionIdParams(Incoming, frozen=True):
 CancelParams = SessionIdParams
 
 
+class SetConfigOptionParams(Incoming, frozen=True):
+    session_id: str
+    config_id: str
+    value: str
+
+
 class SetModeParams(Incoming, frozen=True):
     session_id: str
     mode_id: str
@@ -189,6 +197,12 @@ class CurrentModeUpdate(Outgoing, frozen=True, tag_field="sessionUpdate", tag="c
     current_mode_id: str
 
 
+class ConfigOptionUpdate(Outgoing, frozen=True, tag_field="sessionUpdate", tag="config_option_update"):
+    """Always the whole list (ACP: session config options)."""
+
+    config_options: list[dict[str, Any]]
+
+
 Update = (
     AgentMessageChunk
     | AgentThoughtChunk
@@ -197,6 +211,7 @@ Update = (
     | ToolCallUpdate
     | PlanUpdate
     | CurrentModeUpdate
+    | ConfigOptionUpdate
 )
 
 

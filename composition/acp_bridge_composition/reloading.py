@@ -67,6 +67,7 @@ class Reloading:
                 await self._siblings.become(wanted)
         self._shop.settings = settings
         self._shop.trouble = self._siblings.trouble
+        self._shop.bridge.tell_options()
         diagnostics.note("the changed settings are followed")
 
     async def _watch(self) -> None:

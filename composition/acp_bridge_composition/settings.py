@@ -59,6 +59,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The shape of config.toml and of credentials.toml."""
 
     model: str | None = None
+    models: tuple[str, ...] = ()
     max_steps: int | None = None
     max_parallel_tools: int | None = None
     openai: OpenaiSettings = OpenaiSettings()
@@ -75,6 +76,8 @@ class Settings(msgspec.Struct, frozen=True):
     max_steps: int = 200
     max_parallel_tools: int = 10
     plugins: dict[str, PluginChoice] = {}
+    models: tuple[ModelRoute, ...] = ()
+    """What a session may choose from, the default first."""
 
     @property
     def sessions_dir(self) -> Path:
@@ -116,9 +119,11 @@ def load_settings(environ: Mapping[str, str]) -> Settings:
     bare = bare_settings(environ)
     where = bare.config_dir / CONFIG
     config, login = _read(where), _read(bare.credentials_file)
+    route = _route(environ, bare.config_dir, config, login)
     return msgspec.structs.replace(
         bare,
-        route=_route(environ, bare.config_dir, config, login),
+        route=route,
+        models=_offered(route, config, bare.config_dir),
         openai=OpenaiSettings(
             environ.get("OPENAI_API_KEY") or config.openai.api_key or login.openai.api_key,
             environ.get("OPENAI_BASE_URL") or config.openai.base_url or login.openai.base_url,
@@ -177,8 +182,15 @@ def _route(environ: Mapping[str, str], config_dir: Path, config: _File, login: _
         (login.model, str(config_dir / CREDENTIALS), "model"),
     )
     value, where, key = next((choice for choice in choices if choice[0]), (None, "", ""))
-    if not value:
-        return None
+    return _parsed(value, where, key) if value else None
+
+
+def _offered(default: ModelRoute | None, config: _File, config_dir: Path) -> tuple[ModelRoute, ...]:
+    named = [_parsed(value, str(config_dir / CONFIG), "models") for value in config.models]
+    return tuple(dict.fromkeys([default, *named] if default else named))
+
+
+def _parsed(value: str, where: str, key: str) -> ModelRoute:
     provider, slash, model = value.partition("/")
     if not (provider and slash and model):
         raise SettingsError(where, key, f"expected provider/model, not {value!r}")

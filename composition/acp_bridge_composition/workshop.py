@@ -19,12 +19,13 @@ from acp_bridge.errors import AuthRequired, SettingsError
 from acp_bridge.lifecycle.diagnostics import Diagnostics
 from acp_bridge.lifecycle.kernel import Kernel, Plugin
 from acp_bridge.llm.model import Models
-from acp_bridge.session.events import RequestConfig
-from acp_bridge.session.session import SessionStore
+from acp_bridge.session.events import ModelChosen, RequestConfig
+from acp_bridge.session.fold import last_body, turn_is_open
+from acp_bridge.session.session import Session, SessionStore
 from acp_bridge.tools.pipeline import Pipeline
 from acp_bridge.tools.registry import Tools
 from acp_bridge.wire.transport import Transport
-from acp_bridge_composition.settings import Settings, load_settings, settings_stamp
+from acp_bridge_composition.settings import ModelRoute, Settings, load_settings, settings_stamp
 from acp_bridge_composition.system_prompt import system_prompt
 
 __all__ = ["NO_MODEL", "REST_SECONDS", "Workshop"]
@@ -70,6 +71,7 @@ class Workshop:
             system_prompt,
             settings.max_steps,
             settings.max_parallel_tools,
+            self.offered,
         )
         # What keeps the agent from taking sessions, besides a model; the composition says it.
         self.trouble: Callable[[], str | None] | None = None
@@ -77,13 +79,20 @@ class Workshop:
         # The last part of the composite; other compositions put their own in its place before it is mounted.
         self.front: Plugin = self.bridge
 
-    def request_config(self) -> RequestConfig:
-        """Raises AuthRequired."""
-        self.in_use.set()
+    def request_config(self, session: Session) -> RequestConfig:
+        """What the session has chosen, while that is offered; else the default. Raises AuthRequired."""
+        if turn_is_open(session.log.events):
+            self.in_use.set()
+        chosen = last_body(session.log.events, ModelChosen)
+        if chosen is not None and ModelRoute(chosen.provider, chosen.model) in self.settings.models:
+            return RequestConfig(chosen.provider, chosen.model)
         route = self.settings.route
         if route is None:
             raise AuthRequired(NO_MODEL)
         return RequestConfig(route.provider, route.model)
+
+    def offered(self) -> tuple[str, ...]:
+        return tuple(f"{route.provider}/{route.model}" for route in self.settings.models)
 
     def missing_model(self) -> str | None:
         """None when the configured model can be used now, else the sentence that says what to set."""

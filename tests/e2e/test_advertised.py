@@ -29,12 +29,18 @@ BY_CAPABILITY = {
     "session/fork": ("sessionCapabilities", "fork"),
     "logout": ("auth", "logout"),
 }
-ALWAYS = ["initialize", "authenticate", "session/new", "session/prompt", "session/set_mode"]
+ALWAYS = [
+    "initialize",
+    "authenticate",
+    "session/new",
+    "session/prompt",
+    "session/set_mode",
+    "session/set_config_option",
+]
 NOTIFICATIONS = ["session/cancel"]
 # Removed from the schema, ahead of it, extensions of some editor, the client's own methods, and nonsense.
 FOREIGN = [
     "session/set_model",
-    "session/set_config_option",
     "_session/steering",
     "auth/login",
     "fs/read_text_file",
@@ -60,6 +66,8 @@ def _params(session: str, folder: Path) -> dict[str, Any]:
         "cwd": str(folder),
         "mcpServers": [],
         "modeId": "ask",
+        "configId": "mode",
+        "value": "ask",
         "methodId": "environment",
         "prompt": [{"type": "text", "text": "Hello."}],
     }

@@ -118,7 +118,7 @@ class Rig:
             registry,
             pipeline,
             self.notes,
-            lambda: self.config,
+            lambda session: self.config,
             lambda session: "Be brief.",
             max_steps,
             max_parallel,

@@ -83,7 +83,7 @@ class EmbeddedFront:
 
     def config(self) -> RequestConfig:
         """Raises AuthRequired."""
-        return self._parts.config()
+        return self._parts.config(self.agent.session)
 
     def teller(self, session: Session) -> Teller:
         return Teller(self._parts.tools.present, session.cwd)
