@@ -207,7 +207,7 @@ class LogCorrupt(BridgeError):
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(
             f"{path}: damaged at byte {offset}: {reason}. Nothing was changed; "
-            "`acp-bridge sessions show` prints what can be read."
+            "what stands before that byte is whole: keep a copy of the file."
         )
         self.path = path
         self.offset = offset

@@ -66,7 +66,7 @@ async def llm_stream(call: ModelCall, next: Next[AsyncIterator[Chunk]]) -> Async
 
 @hookspec("waterfall")
 async def tools_pre_execute(execution: Execution, next: Next[Decision]) -> Decision:
-    """May this call run: allow, deny, ask or cancel. The default is allow."""
+    """May this call run: allow, deny, ask or cancel. The default is the session's mode."""
 
 
 @hookspec("bail")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import anyio
+
 from acp_bridge.agent.lifetime import create, reopen, session_root, switch_mode
 from acp_bridge.agent.parts import AgentParts
 from acp_bridge.approval.modes import DEFAULT_MODE, MODES
@@ -108,8 +110,22 @@ class Sessions:
             del self._live[live.session.id]
 
     async def _enter(self, handle: WriteHandle, roots: tuple[str, ...], events: list[Event]) -> LiveSession:
+        """Owns `handle` from the start: given up at any await, it is closed, and so the session is not locked."""
+        scope: Scope | None = None
+        try:
+            scope = await self._scope.child(f"session {handle.header.id}")
+            return await self._entered(scope, handle, roots, events)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                if scope is not None:
+                    await self._scope.detach(scope)
+                await handle.close()
+            raise
+
+    async def _entered(
+        self, scope: Scope, handle: WriteHandle, roots: tuple[str, ...], events: list[Event]
+    ) -> LiveSession:
         session_id = handle.header.id
-        scope = await self._scope.child(f"session {session_id}")
         live = await scope.effect(
             "agent",
             live_session(

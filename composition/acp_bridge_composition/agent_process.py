@@ -29,6 +29,9 @@ __all__ = ["bounded_exit", "serve"]
 # Seconds. More than all undo deadlines of the composite together, so it ends only what they could not.
 EXIT_SECONDS = 10.0
 
+# Between two looks at whether the editor still lives.
+PARENT_SECONDS = 1.0
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -54,6 +57,7 @@ def serve(fds: StdioFds, *, verbose: bool) -> int:
 
 
 async def _serve(shop: Workshop) -> None:
+    parent = os.getppid()
     async with open_scope("acp-bridge") as root:
         # Handlers before the first await: a SIGTERM during start must tear down like any other.
         with anyio.open_signal_receiver(*SIGNALS) as signals:
@@ -65,7 +69,14 @@ async def _serve(shop: Workshop) -> None:
                         tasks.cancel_scope.cancel()
                         return
 
+                async def on_orphaned() -> None:
+                    # Input that another process holds open never ends, so an editor that was killed is looked for.
+                    while os.getppid() == parent:  # noqa: ASYNC110  # nothing else tells that a parent has died
+                        await anyio.sleep(PARENT_SECONDS)
+                    tasks.cancel_scope.cancel()
+
                 tasks.start_soon(on_signal)
+                tasks.start_soon(on_orphaned)
                 await shop.bridge.closed.wait()
                 tasks.cancel_scope.cancel()
             with bounded_exit():

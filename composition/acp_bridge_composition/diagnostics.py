@@ -39,7 +39,10 @@ class FileDiagnostics:
         self.note(f"{what}: {type(error).__name__}\n{''.join(traceback.format_exception(error))}")
 
     def _append(self, line: bytes) -> None:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # One by one: with parents=True those above would get the umask's mode.
+        for folder in reversed([self._path.parent, *self._path.parent.parents]):
+            if not folder.exists():
+                folder.mkdir(mode=0o700)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         if self._path.exists() and self._path.stat().st_size > LIMIT:
             flags |= os.O_TRUNC

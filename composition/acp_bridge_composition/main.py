@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import sys
 
+TYPE_CHECKING = False  # typing itself costs milliseconds
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 __all__ = ["main"]
 
 USAGE = """\
@@ -82,7 +86,16 @@ def _agent(*, verbose: bool) -> int:
 
     gc.enable()
     gc.freeze()
-    return serve(fds, verbose=verbose)
+    return _left_at_once(serve(fds, verbose=verbose))
+
+
+def _left_at_once(status: int) -> NoReturn:
+    """Everything is at rest and on disk. A worker thread that was given up (a hanging import, a computation) would be
+    joined by the interpreter for as long as it takes."""
+    import os
+
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _drop_working_directory() -> None:

@@ -124,9 +124,8 @@ def load_settings(environ: Mapping[str, str]) -> Settings:
         bare,
         route=route,
         models=_offered(route, config, bare.config_dir),
-        openai=OpenaiSettings(
-            environ.get("OPENAI_API_KEY") or config.openai.api_key or login.openai.api_key,
-            environ.get("OPENAI_BASE_URL") or config.openai.base_url or login.openai.base_url,
+        openai=_openai(
+            OpenaiSettings(environ.get("OPENAI_API_KEY"), environ.get("OPENAI_BASE_URL")), config.openai, login.openai
         ),
         max_steps=_positive(config.max_steps, bare.max_steps, where, "max_steps"),
         max_parallel_tools=_positive(config.max_parallel_tools, bare.max_parallel_tools, where, "max_parallel_tools"),
@@ -183,6 +182,16 @@ def _route(environ: Mapping[str, str], config_dir: Path, config: _File, login: _
     )
     value, where, key = next((choice for choice in choices if choice[0]), (None, "", ""))
     return _parsed(value, where, key) if value else None
+
+
+def _openai(*layers: OpenaiSettings) -> OpenaiSettings:
+    """A key that was stored with an endpoint goes to no other. An endpoint's own key comes first, then one from above,
+    then one from below that was stored without any."""
+    at = next((number for number, layer in enumerate(layers) if layer.base_url), None)
+    if at is None:
+        return OpenaiSettings(next((layer.api_key for layer in layers if layer.api_key), None))
+    keys = (layers[at], *layers[:at], *(layer for layer in layers[at + 1 :] if not layer.base_url))
+    return OpenaiSettings(next((layer.api_key for layer in keys if layer.api_key), None), layers[at].base_url)
 
 
 def _offered(default: ModelRoute | None, config: _File, config_dir: Path) -> tuple[ModelRoute, ...]:

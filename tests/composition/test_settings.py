@@ -216,3 +216,35 @@ def test_settings_are_plain_values() -> None:
     with pytest.raises(AttributeError):
         settings.max_steps = 7  # type: ignore[misc]  # that is the point
     assert msgspec.structs.replace(settings, max_steps=7).max_steps == 7
+
+
+A, B = "http://a/v1", "http://b/v1"
+
+
+@pytest.mark.parametrize(
+    ("environment", "config", "login", "wanted"),
+    [
+        (("", ""), ("", ""), ("ka", A), ("ka", A)),
+        (("ke", ""), ("", ""), ("ka", A), ("ka", A)),
+        (("", B), ("", ""), ("ka", A), (None, B)),
+        (("ke", B), ("kc", A), ("", ""), ("ke", B)),
+        (("ke", ""), ("", A), ("", ""), ("ke", A)),
+        (("", ""), ("kc", ""), ("ka", A), ("ka", A)),
+        (("ke", ""), ("kc", ""), ("", ""), ("ke", None)),
+        (("", ""), ("", B), ("ka", A), (None, B)),
+        (("", B), ("", ""), ("ka", ""), ("ka", B)),
+    ],
+)
+def test_a_key_goes_to_no_endpoint_that_it_was_not_given_for(
+    environ: dict[str, str],
+    environment: tuple[str, str],
+    config: tuple[str, str],
+    login: tuple[str, str],
+    wanted: tuple[str | None, str | None],
+) -> None:
+    """An endpoint keeps the key that was stored with it, and that key goes nowhere else."""
+    for name, (key, url) in (("config.toml", config), ("credentials.toml", login)):
+        lines = [f'{setting} = "{value}"' for setting, value in (("api_key", key), ("base_url", url)) if value]
+        write(environ, name, "\n".join(["[openai]", *lines]))
+    settings = load_settings({**environ, "OPENAI_API_KEY": environment[0], "OPENAI_BASE_URL": environment[1]})
+    assert (settings.openai.api_key, settings.openai.base_url) == wanted

@@ -73,7 +73,7 @@ def test_a_key_is_set_or_not_and_never_shown(tmp_path: Path) -> None:
     for arguments in ((), ("--json",)):
         done = doctor(tmp_path, *arguments, config=config)
         assert done.returncode == 0
-        assert "key set, endpoint http://localhost:1/v1" in done.stdout
+        assert "key set, endpoint http://localhost:1" in done.stdout
         assert KEY not in done.stdout + done.stderr
 
 

@@ -1,4 +1,4 @@
-"""Config options: the mode and the model of a session, kept in its log and in step with the config (editors rule 18)."""
+"""Config options: the mode and model of a session, kept in its log and in step with the config (editors rule 18)."""
 
 from __future__ import annotations
 

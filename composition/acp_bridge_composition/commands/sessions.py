@@ -14,6 +14,7 @@ from acp_bridge.errors import BridgeError
 from acp_bridge.lifecycle.diagnostics import Silent
 from acp_bridge.persistence.persistence import SessionSnapshot
 from acp_bridge.session.codec import Vocabulary
+from acp_bridge.tools.visible import visible_line
 from acp_bridge_composition.commands.transcript import terminal_columns, transcript
 from acp_bridge_composition.settings import bare_settings
 from acp_bridge_plugins.persistence_jsonl.catalog import Catalog
@@ -47,7 +48,8 @@ def _listed(catalog: Catalog) -> list[str]:
 
 def _line(snapshot: SessionSnapshot) -> str:
     when = datetime.fromtimestamp(snapshot.updated_at).astimezone().strftime("%Y-%m-%d %H:%M")
-    return f"{snapshot.header.id}  {when}  {snapshot.header.cwd or '-'}  {snapshot.title or ''}".rstrip()
+    cwd, title = visible_line(snapshot.header.cwd or "-"), visible_line(snapshot.title or "")
+    return f"{snapshot.header.id}  {when}  {cwd}  {title}".rstrip()
 
 
 def _shown(catalog: Catalog, prefix: str) -> list[str]:

@@ -7,6 +7,7 @@ because a mount follows no link; nothing on the machine is changed here.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Sequence
 
 from acp_bridge_plugins.sandbox_local.profiles import TEMPORARY, Facts
@@ -31,7 +32,26 @@ def read_facts(runner: str, private_dirs: Sequence[str]) -> Facts:
         # Not resolved: a link on the way is part of what programs look for.
         kept=tuple(path for path in _KEPT if os.path.exists(path)),  # noqa: PTH110
         private=_canonical(private_dirs),
+        sockets=_sockets(),
     )
+
+
+def _sockets() -> tuple[str, ...]:
+    """Every socket that somebody on this machine listens on at a path, wherever that is (a container engine's in the
+    home directory, an agent's): all but the path is in /proc."""
+    try:
+        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as table:
+            paths = {fields[7].rstrip("\n") for line in table if len(fields := line.split(None, 7)) == 8}
+    except OSError:
+        return ()
+    return tuple(sorted(os.path.realpath(path) for path in paths if path.startswith("/") and _is_socket(path)))
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116  # paths are strings here
+    except (OSError, ValueError):
+        return False
 
 
 def _canonical(paths: Iterable[str]) -> tuple[str, ...]:

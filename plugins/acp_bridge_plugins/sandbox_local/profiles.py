@@ -38,6 +38,7 @@ class Facts(Struct, frozen=True):
     `emptied`: directories that hold sockets of services and other people's files; commands see them empty.
     `kept`: what stays visible below those, read-only. `private`: the agent's own state and configuration.
     `writable`: git directories to open or to pin (a mount point cannot be renamed away).
+    `sockets`: whoever reaches one talks to a program outside.
     `protected`: what stays read-only inside roots and git directories.
     """
 
@@ -48,6 +49,7 @@ class Facts(Struct, frozen=True):
     private: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
 
 
 def bwrap_argv(facts: Facts, policy: SandboxPolicy, cwd: str, argv: Sequence[str]) -> tuple[str, ...]:
@@ -66,6 +68,7 @@ def bwrap_argv(facts: Facts, policy: SandboxPolicy, cwd: str, argv: Sequence[str
         *_binds("--ro-bind", [path for path in facts.kept if beneath(path, emptied)]),
         *_roots(facts, policy, emptied),
         *_hidden([path for path in facts.private if beneath(path, policy.roots) or not beneath(path, emptied)]),
+        *_deaf([path for path in facts.sockets if _visible(path, facts, emptied, policy)]),
         # Last: below a read-only directory bubblewrap could make no more mount points.
         *_read_only([path for path in emptied if path not in open_ones]),
         *("--chdir", cwd, "--", *argv),
@@ -91,6 +94,16 @@ def _binds(option: str, paths: Sequence[str] | set[str]) -> tuple[str, ...]:
 
 def _hidden(paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(word for path in paths for word in ("--tmpfs", path, "--remount-ro", path))
+
+
+def _visible(path: str, facts: Facts, emptied: Sequence[str], policy: SandboxPolicy) -> bool:
+    if beneath(path, facts.private):
+        return False
+    return not beneath(path, emptied) or beneath(path, facts.kept) or beneath(path, policy.roots)
+
+
+def _deaf(sockets: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for path in sockets for word in ("--ro-bind", "/dev/null", path))
 
 
 def _read_only(paths: Sequence[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ Invariant: what is written is what `prepare` computed and showed; everything els
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import anyio
@@ -21,7 +22,7 @@ from acp_bridge_plugins.tools_files.diff import Change, change
 from acp_bridge_plugins.tools_files.presenting import announced, shown
 from acp_bridge_plugins.tools_files.replacing import replaced, replaced_ascii
 from acp_bridge_plugins.tools_files.saving import Pending, pending, save
-from acp_bridge_plugins.tools_files.source import Source, load
+from acp_bridge_plugins.tools_files.source import Source, computed, load
 from acp_bridge_plugins.tools_files.text import legible, view
 
 __all__ = ["EditFile"]
@@ -76,9 +77,9 @@ class EditFile:
         source = await load(execution, place)
         if not source.exists:
             raise ToolFailed(f"{source.name} does not exist; write_file creates files")
-        new, times = await anyio.to_thread.run_sync(_edited, source, arguments)
+        new, times = await computed(execution, partial(_edited, source, arguments))
         plan = _Plan(await anyio.to_thread.run_sync(pending, execution, source, new), times)
-        drawn = await anyio.to_thread.run_sync(_drawn, source, new)
+        drawn = await computed(execution, partial(_drawn, source, new))
         return Prepared(shown("Edit", "edit", place, session.cwd, change=drawn), Access("edit", (place.path,)), plan)
 
     async def execute(self, execution: Execution) -> ToolOutcome:

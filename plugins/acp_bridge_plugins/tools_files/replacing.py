@@ -14,9 +14,12 @@ from acp_bridge_plugins.tools_files.text import view
 
 __all__ = ["count", "replaced", "replaced_ascii"]
 
-# Lines looked at for a hint; beyond this the hint costs more than it helps.
+# Lines read for a hint, and of those how many are compared letter by letter (up to a millisecond each).
 _HINT_LINES = 20_000
+_HINT_CANDIDATES = 300
 _HINT_WIDTH = 400
+# Occurrences counted: each costs up to the length of old_text, and no model needs the exact number beyond this.
+_MOST = 1_000
 
 
 def replaced(text: str, old: str, new: str, *, every: bool, name: str) -> tuple[str, int]:
@@ -31,8 +34,9 @@ def replaced(text: str, old: str, new: str, *, every: bool, name: str) -> tuple[
         raise ToolFailed(f"old_text does not occur in {name}. {_hint(text, old)}")
     if found > 1 and not every:
         lines = ", ".join(map(str, _lines_of(text, old)))
+        times = f"at least {found}" if found == _MOST else f"{found}"
         raise ToolFailed(
-            f"old_text occurs {found} times in {name} (lines {lines}); add lines around it to make it unique, "
+            f"old_text occurs {times} times in {name} (lines {lines}); add lines around it to make it unique, "
             "or set replace_all"
         )
     return text.replace(old, new), text.count(old)
@@ -49,7 +53,7 @@ def replaced_ascii(text: str, old: str, new: str, *, every: bool, name: str) -> 
             "convert it to UTF-8 first"
         )
     result = replaced(text, old, new, every=every, name=name)
-    if any(at and text[at - 1] >= "\x80" and text[at] not in _NEVER_SECOND for at in _starts(text, view(old))):
+    if any(at and text[at - 1] >= "\x80" and text[at] not in _NEVER_SECOND for at in _places(text, view(old))):
         raise ToolFailed(
             f"{name} is not valid UTF-8, and old_text begins right after a non-ASCII byte, where it may be the half of "
             "a character; let it begin earlier or later"
@@ -61,8 +65,8 @@ _NEVER_SECOND = frozenset(chr(code) for code in range(0x40) if not 0x30 <= code 
 
 
 def count(text: str, old: str) -> int:
-    """Occurrences, overlapping ones included: each of them could be the one that is meant."""
-    return sum(1 for _ in _starts(text, old))
+    """Occurrences up to `_MOST`, overlapping ones included: each of them could be the one that is meant."""
+    return sum(1 for _ in islice(_starts(text, old), _MOST))
 
 
 def _starts(text: str, old: str) -> Iterator[int]:
@@ -70,6 +74,14 @@ def _starts(text: str, old: str) -> Iterator[int]:
     while at >= 0:
         yield at
         at = text.find(old, at + 1)
+
+
+def _places(text: str, old: str) -> Iterator[int]:
+    """Where it is replaced: occurrences that do not overlap."""
+    at = text.find(old)
+    while at >= 0:
+        yield at
+        at = text.find(old, at + len(old))
 
 
 def _lines_of(text: str, old: str, most: int = 10) -> list[int]:
@@ -101,7 +113,13 @@ def _closest(lines: list[str], old: str) -> str | None:
     stripped = [line.strip()[:_HINT_WIDTH] for line in lines]
     if not first:
         return None
-    close = get_close_matches(first, stripped, n=1, cutoff=0.6)
+    # Of about the same length and with the same beginning or end: what a slip of the pen leaves.
+    likely = (
+        line
+        for line in stripped
+        if 2 * len(first) > len(line) > len(first) // 2 and (line[:4] == first[:4] or line[-4:] == first[-4:])
+    )
+    close = get_close_matches(first, list(islice(likely, _HINT_CANDIDATES)), n=1, cutoff=0.6)
     if not close:
         return None
     return f"The closest line is line {stripped.index(close[0]) + 1}: {close[0]}"

@@ -7,6 +7,9 @@ is missing, or that holds something) counts as no answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import anyio
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,7 +21,9 @@ from acp_bridge.tools.tool import EditorFiles, Execution
 from acp_bridge.tools.visible import visible_line
 from acp_bridge_plugins.tools_files.text import UTF8, Coding, NotText, decode, same_text, view
 
-__all__ = ["Source", "ask_editor", "editor_for", "load"]
+__all__ = ["Source", "ask_editor", "computed", "editor_for", "load"]
+
+T = TypeVar("T")
 
 
 # A buffer differs because somebody typed, or because a command changed the file and the editor has not noticed. No
@@ -84,6 +89,13 @@ def _from_disk(place: Place) -> Source:
     except NotText as error:
         raise ToolFailed(f"{name} {error}") from error
     return Source(place, name, disk, text, coding, None)
+
+
+async def computed(execution: Execution, work: Callable[[], T]) -> T:
+    """`work` in a thread; it changes nothing, so an abort does not wait for it. Raises ToolFailed then."""
+    with execution.signal.cancels():
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+    raise ToolFailed("tool call aborted", "ABORTED")
 
 
 def editor_for(execution: Execution, place: Place) -> EditorFiles | None:

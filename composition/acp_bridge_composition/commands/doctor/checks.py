@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 from msgspec import Struct
@@ -54,8 +55,16 @@ def check_model(shop: Workshop) -> Finding:
     if route is None:
         return Finding("model", "problem", "no model is configured")
     key, base_url = shop.openai_credentials()
-    details = f", key {'set' if key else 'not set'}, endpoint {base_url or 'the official one'}"
+    details = f", key {'set' if key else 'not set'}, endpoint {_host(base_url)}"
     return Finding("model", "ok", f"{route.provider}/{route.model}{details if route.provider == 'openai' else ''}")
+
+
+def _host(base_url: str | None) -> str:
+    """Scheme, host and port: a URL can carry a password or a token."""
+    if base_url is None:
+        return "the official one"
+    parts = urlsplit(base_url)
+    return f"{parts.scheme}://{parts.hostname or '?'}{f':{parts.port}' if parts.port else ''}"
 
 
 def check_sessions(settings: Settings) -> Finding:
