@@ -52,3 +52,18 @@ def test_the_second_byte_of_a_double_byte_character_is_not_taken_for_a_letter() 
 def test_ascii_beside_unknown_bytes_can_be_edited() -> None:
     text, _ = decode("ソ = 1\nv = 2\n".encode("shift-jis"))
     assert replaced_ascii(text, " = 1\nv", " = 3\nw", every=False, name="f")[1] == 1
+
+
+def test_occurrences_are_counted_as_far_as_a_model_can_use_them() -> None:
+    """Each costs up to the length of old_text: 4 MB of dashes and a long ruler took minutes."""
+    with pytest.raises(ToolFailed, match="at least 1000 times"):
+        replaced("-" * 4_000_000, "-" * 2_000, "x", every=False, name="rulers")
+
+
+def test_a_hint_for_a_large_log_looks_at_likely_lines_only() -> None:
+    lines = [
+        f'{{"time": {number}, "level": "info", "path": "/items/{number * 7919 % 10007}"}}' for number in range(9_999)
+    ]
+    wanted = lines[5].replace("info", "inf")
+    with pytest.raises(ToolFailed, match="The closest line is line 6: "):
+        replaced("\n".join(lines), wanted, "x", every=False, name="log")
