@@ -51,6 +51,7 @@ PROTOCOL_VERSION = 1
 USER = AbortReason("user")
 
 Send = Callable[[str, Update], None]
+Answer = Callable[[Session], dict[str, Any]]
 
 
 class Methods:
@@ -214,34 +215,31 @@ class Methods:
         if request.mode_id not in MODES:
             there_are = f"There is no mode {request.mode_id!r}; there are {', '.join(MODES)}."
             raise InvalidParams(there_are, field="modeId")
-        chosen = SetConfigOptionParams(request.session_id, "mode", request.mode_id)
-        return self._chosen(chosen, self._told_options)
+        return self._chosen(SetConfigOptionParams(request.session_id, "mode", request.mode_id), self._told_options)
 
     def _set_config_option(self, context: RequestContext, params: Raw) -> Awaitable[object]:
         request = decode_params(params, SetConfigOptionParams)
         return self._chosen(request, lambda session: {"configOptions": self._open.options(session)})
 
-    def _chosen(self, request: SetConfigOptionParams, answer: Callable[[Session], dict[str, Any]]) -> Awaitable[object]:
+    def _chosen(self, request: SetConfigOptionParams, answer: Answer) -> Awaitable[object]:
         """At once, so that it counts for whatever was sent after it; behind a load, as soon as that is over."""
         if self._open.changes.under_way(request.session_id):
             return self._choose_later(request, answer)
-        return self._stored(self._choose(request), answer)
+        return self._stored(*self._choose(request, answer))
 
-    async def _choose_later(
-        self, request: SetConfigOptionParams, answer: Callable[[Session], dict[str, Any]]
-    ) -> object:
+    async def _choose_later(self, request: SetConfigOptionParams, answer: Answer) -> object:
         await self._open.changes.settled(request.session_id)
-        return await self._stored(self._choose(request), answer)
+        return await self._stored(*self._choose(request, answer))
 
-    def _choose(self, request: SetConfigOptionParams) -> Session:
+    def _choose(self, request: SetConfigOptionParams, answer: Answer) -> tuple[Session, dict[str, Any]]:
         session = self._open.require(request.session_id).session
         choose(session, request.config_id, request.value, self._open.offered())
-        return session
+        return session, answer(session)
 
-    async def _stored(self, session: Session, answer: Callable[[Session], dict[str, Any]]) -> object:
+    async def _stored(self, session: Session, answer: dict[str, Any]) -> object:
         """The choice counts already. Answered only once it outlives a crash: a session must not come back wider."""
         await self._open.flush(session)
-        return answer(session)
+        return answer
 
     def _told_options(self, session: Session) -> dict[str, Any]:
         self._send(session.id, self._open.options_update(session))

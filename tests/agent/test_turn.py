@@ -25,6 +25,7 @@ from acp_bridge.session.events import (
     TurnStart,
     UserMessage,
 )
+from acp_bridge.session.session import Session
 from acp_bridge.tools.tool import Execution
 from tests.session.writing import Writer
 from tests.support.fakes import FakeTool, Gate, Move, ask_for, fail, say
@@ -182,7 +183,7 @@ async def test_an_empty_reply_is_a_completed_turn() -> None:
     assert [message.role for message in rig.model.requests[1].messages] == ["user"] * 3
 
 
-def no_model() -> RequestConfig:
+def no_model(session: Session) -> RequestConfig:
     raise AuthRequired("Set a model.")
 
 
@@ -198,7 +199,7 @@ async def test_a_route_that_nobody_serves_or_that_is_not_set_fails_the_turn_and_
         reason = await ending(agent.prompt(prompt("p2")))
         assert reason.error is not None
         assert reason.error.message == "Set a model."
-        agent._parts = msgspec.structs.replace(parts, config=lambda: CONFIG)
+        agent._parts = msgspec.structs.replace(parts, config=lambda session: CONFIG)
         assert (await ending(agent.prompt(prompt("p3")))).kind == "completed"
 
 

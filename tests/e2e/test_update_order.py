@@ -96,5 +96,6 @@ async def test_no_update_for_a_new_session_comes_before_its_id(tmp_path: Path) -
         assert code_of(editor.frames[since:], "mode") is None
         assert [update["sessionUpdate"] for update in editor.updates(session)] == [
             "current_mode_update",
+            "config_option_update",
             "agent_message_chunk",
         ]
