@@ -25,7 +25,7 @@ from acp_bridge_plugins.persistence_jsonl.window import Clock
 VOCABULARY = Vocabulary()
 
 
-def header(session_id: str = "s1", cwd: str | None = "/work/project") -> Header:
+def header(session_id: str = "s1", cwd: str | None = "/project") -> Header:
     return Header(1, session_id, 1_700_000_000_000, cwd)
 
 
@@ -60,7 +60,7 @@ def log_bytes(*batches: list[Event], head: Header | None = None) -> bytes:
 
 def log_path(root: Path, session_id: str = "s1") -> Path:
     """Of a session in the default project of `header`."""
-    return root / "--work-project--" / session_id / "session.v1.jsonl.zstd"
+    return root / "--project--" / session_id / "session.v1.jsonl.zstd"
 
 
 def stored(root: Path, data: bytes, session_id: str = "s1") -> Path:

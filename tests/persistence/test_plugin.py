@@ -45,7 +45,7 @@ async def mounted(root: Path) -> AsyncIterator[World]:
 @asynccontextmanager
 async def live(world: World, session_id: str = "s1") -> AsyncIterator[Session]:
     handle = await world.persistence.create(header(session_id))
-    with world.store.entered(handle.header, ("/work/project",)) as session:
+    with world.store.entered(handle.header, ("/project",)) as session:
         yield session
 
 
@@ -64,7 +64,7 @@ async def test_session_event_reaches_the_open_handle_and_session_flush_makes_it_
 
 async def test_a_session_without_a_handle_is_not_stored_and_flushes_all_the_same(tmp_path: Path) -> None:
     async with mounted(tmp_path) as world:
-        with world.store.entered(header(), ("/work/project",)) as session:
+        with world.store.entered(header(), ("/project",)) as session:
             session.log.append(TurnStart(1))
             await world.store.flush(session)
         assert await world.persistence.list() == []
@@ -121,7 +121,7 @@ async def leave_with_one_file_deleted(root: Path) -> None:
         for session_id in ("healthy", "failing"):
             handle = await world.persistence.create(header(session_id))
             await handle.flush()
-            with world.store.entered(handle.header, ("/work/project",)) as session:
+            with world.store.entered(handle.header, ("/project",)) as session:
                 session.log.append(TurnStart(1))
         log_path(root, "failing").unlink()
 
@@ -141,7 +141,7 @@ async def test_a_closed_session_is_free_for_the_next_owner(tmp_path: Path) -> No
         await handle.flush()
         await handle.close()
         again = await world.persistence.open("s1")
-        with world.store.entered(again.header, ("/work/project",), await again.read()) as session:
+        with world.store.entered(again.header, ("/project",), await again.read()) as session:
             session.log.append(TurnStart(1))
             await world.store.flush(session)
         assert await saved(tmp_path) == ["turn/start"]

@@ -43,7 +43,7 @@ def checked(card: Presentation) -> None:
 @given(JSON | st.dictionaries(KEYS, SCALARS))
 def test_every_argument_makes_a_card(arguments: Any) -> None:
     for tool in TOOLS:
-        checked(tool.present(arguments, "/work"))
+        checked(tool.present(arguments, "/project"))
         assert isinstance(tool.concurrency_safe(arguments), bool)
 
 
@@ -51,7 +51,7 @@ def test_every_argument_makes_a_card(arguments: Any) -> None:
     ("tool", "arguments", "title"),
     [
         (ReadFile(), {"path": "src/app.py", "line": 10, "limit": 31}, "Read src/app.py (lines 10-40)"),
-        (ReadFile(), {"path": "/work/src/app.py", "line": 10}, "Read src/app.py (from line 10)"),
+        (ReadFile(), {"path": "/project/src/app.py", "line": 10}, "Read src/app.py (from line 10)"),
         (ReadFile(), {"path": "/etc/hosts"}, "Read /etc/hosts"),
         (ReadFile(), {"path": "../x", "line": "10"}, "Read /x"),
         (ReadFile(), {"path": 5}, "Read a file"),
@@ -66,18 +66,18 @@ def test_every_argument_makes_a_card(arguments: Any) -> None:
     ],
 )
 def test_titles_read_well(tool: Tool, arguments: Any, title: str) -> None:
-    assert tool.present(arguments, "/work").title == title
+    assert tool.present(arguments, "/project").title == title
 
 
 def test_an_announced_edit_already_shows_its_change() -> None:
-    card = EditFile().present({"path": "f", "old_text": "a\r\n", "new_text": "b\x07\r\n"}, "/work")
+    card = EditFile().present({"path": "f", "old_text": "a\r\n", "new_text": "b\x07\r\n"}, "/project")
     (diff,) = card.diffs
-    assert (diff.path, diff.old_text, diff.new_text) == ("/work/f", "a\n", "b\\x07\n")
+    assert (diff.path, diff.old_text, diff.new_text) == ("/project/f", "a\n", "b\\x07\n")
 
 
 def test_a_number_that_no_log_can_hold_is_no_line() -> None:
-    card = ReadFile().present({"path": "f", "line": 10**40}, "/work")
-    assert card.locations == (("/work/f", 0),)
+    card = ReadFile().present({"path": "f", "line": 10**40}, "/project")
+    assert card.locations == (("/project/f", 0),)
 
 
 @given(ANY_TEXT)
