@@ -3,7 +3,7 @@
 Owns: what each event looks like in an editor. Must not know: the connection, agents, storage.
 Invariant: what a replay sends equals, after merging chunks, what was sent live. It differs in three places only: a
 replay shows the person's own messages, leaves the mode to the load's answer, and takes a reply's text from the
-committed message instead of its chunks.
+committed message instead of its chunks. What a replacement tells the model of the past is shown to nobody.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from acp_bridge.session.events import (
     Event,
     Presentation,
     PresetSet,
+    SurfaceReplace,
     TodoWrite,
     ToolPrepared,
     ToolResult,
@@ -62,6 +63,8 @@ class Projection:
         data = event.data
         if type(data) is AssistantChunk:
             return self.chunk(data)
+        if isinstance(event.surface_op, SurfaceReplace):
+            return []
         if isinstance(data, AssistantMessage):
             return [*self._ending(data), *self._announced(data.message)]
         if isinstance(data, PresetSet):
@@ -69,6 +72,8 @@ class Projection:
         return self._common(event)
 
     def replay(self, event: Event) -> list[Update]:
+        if isinstance(event.surface_op, SurfaceReplace):
+            return []
         data = event.data
         if isinstance(data, AssistantMessage):
             return [*_reply(data), *self._ending(data), *self._announced(data.message)]

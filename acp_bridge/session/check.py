@@ -25,6 +25,7 @@ from acp_bridge.session.events import (
     RequestHeader,
     StepEnd,
     StepStart,
+    SurfaceReplace,
     TodoWrite,
     ToolCallEvent,
     ToolPrepared,
@@ -35,6 +36,7 @@ from acp_bridge.session.events import (
     TurnStart,
     UserMessage,
 )
+from acp_bridge.session.surface import replaced_span
 
 __all__ = ["StructureChecker", "check_log"]
 
@@ -74,6 +76,8 @@ class StructureChecker:
         self._asked: set[str] = set()
         self._message_ids: set[str] = set()
         self._queues: dict[str, list[str]] = {"next-turn": [], "next-step": []}
+        self._surface: list[int] = []
+        self._results: set[int] = set()
 
     @property
     def at_rest(self) -> bool:
@@ -117,9 +121,31 @@ class StructureChecker:
             yield "its sources are not unique earlier seqs"
 
     def _placed(self, event: Event) -> Rules:
+        if type(event.data) is ToolResult:
+            self._results.add(event.seq)
+        if isinstance(event.surface_op, SurfaceReplace):
+            yield from self._replacement(event, event.surface_op)
+            return
+        if event.surface_op is not None:
+            self._surface.append(event.seq)
         rule = _RULES.get(type(event.data))
         if rule is not None:
             yield from rule(self, event, event.data)
+
+    def _replacement(self, event: Event, replace: SurfaceReplace) -> Rules:
+        """It rewrites what the model is told of the past, so it opens, answers and ends nothing."""
+        span = replaced_span(self._surface, replace)
+        if span is None:
+            yield f"it replaces {replace.start} to {replace.end}, which is no span of the surface"
+            return
+        shadowed = self._surface[span]
+        if not set(shadowed) <= set(_expanded(event)):
+            yield "it does not cite all that it replaces"
+        if isinstance(event.data, ToolResult):
+            yield from self._in_turn(event, event.data)
+            if len(shadowed) != 1 or shadowed[0] not in self._results:
+                yield "a result replaces something else than one result"
+        self._surface[span] = [event.seq]
 
     def _turn_start(self, event: Event, data: TurnStart) -> Rules:
         if self._turn is not None:

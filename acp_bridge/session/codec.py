@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from acp_bridge.session.content import Shape
-from acp_bridge.session.events import CORE_BODIES, Body, Event, Header
+from acp_bridge.session.events import CORE_BODIES, Body, Event, Header, SurfaceReplace
 
 __all__ = ["FORMAT_VERSION", "MalformedRecord", "UnknownEventType", "Vocabulary", "decode_header", "encode_header"]
 
@@ -41,7 +41,7 @@ class _Line(Shape, frozen=True):
     seq: int
     time: int
     data: msgspec.Raw
-    surface_op: Literal["append"] | None = None
+    surface_op: Literal["append"] | SurfaceReplace | None = None
     source_event_seqs: tuple[int | tuple[int, int], ...] | None = None
     ignorable: Literal[True] | None = None
 

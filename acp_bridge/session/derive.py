@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from acp_bridge.session.content import Message, TextBlock, ToolCallBlock, ToolResultBlock, ToolSource
 from acp_bridge.session.events import AssistantMessage, Event, ToolResult, UserMessage
+from acp_bridge.session.surface import surface
 
 __all__ = ["INTERRUPTED_NOTE", "MISSING_RESULT", "derive_messages"]
 
@@ -24,11 +25,11 @@ MISSING_RESULT = (
 
 def derive_messages(events: Iterable[Event]) -> list[Message]:
     """The conversation as the next model request carries it."""
-    surface = [event.data for event in events if event.surface_op is not None]
     messages: list[Message] = []
     open_calls: list[_OpenCall] = []
     waiting: list[Message] = []
-    for data in surface:
+    for event in surface(events):
+        data = event.data
         if isinstance(data, AssistantMessage):
             _settle(messages, open_calls, waiting)
             messages.extend(_assistant(data))
@@ -36,7 +37,7 @@ def derive_messages(events: Iterable[Event]) -> list[Message]:
         elif isinstance(data, ToolResult):
             _answer(open_calls, data)
         elif isinstance(data, UserMessage):
-            waiting.append(_plain(data))
+            waiting.append(data.message)
     _settle(messages, open_calls, waiting)
     return messages
 
@@ -65,10 +66,6 @@ def _settle(messages: list[Message], open_calls: list[_OpenCall], waiting: list[
     messages.extend(waiting)
     open_calls.clear()
     waiting.clear()
-
-
-def _plain(message: UserMessage) -> Message:
-    return Message(message.id, message.role, message.content, message.source)
 
 
 def _assistant(data: AssistantMessage) -> list[Message]:

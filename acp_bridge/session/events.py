@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from acp_bridge.session.chunks import Chunk, Failure
-from acp_bridge.session.content import Message, Shape, ToolResultBlock, ToolSource, Usage
+from acp_bridge.session.content import Block, Message, Shape, Source, ToolResultBlock, ToolSource, Usage
 
 __all__ = [
     "CORE_BODIES",
@@ -37,6 +37,7 @@ __all__ = [
     "SandboxModeSet",
     "StepEnd",
     "StepStart",
+    "SurfaceReplace",
     "TitleSet",
     "Todo",
     "TodoWrite",
@@ -63,13 +64,25 @@ class Header(Shape, frozen=True):
     seed_length: int | None = None
     origin: Literal["subagent"] | None = None
     delegation_depth: int = 0
+    agent_preset: str | None = None
 
 
-class Body(Shape, frozen=True):
-    """The `data` of an event. `TYPE` is its name on disk; `SURFACE` marks what the model sees."""
+class Body(Shape, frozen=True, kw_only=True):
+    """The `data` of an event. `TYPE` is its name on disk; `SURFACE` marks what the model sees.
+
+    `extra` is what an older generation's record says and no field of ours can hold: carried along, never read.
+    """
 
     TYPE: ClassVar[str] = ""
     SURFACE: ClassVar[bool] = False
+    extra: dict[str, Any] | None = None
+
+
+class SurfaceReplace(Shape, frozen=True, tag_field="op", tag="replace"):
+    """The event takes the place of the surface nodes from `start` to `end`, which are seqs (contracts §1.1)."""
+
+    start: int
+    end: int
 
 
 class Event(Shape, frozen=True):
@@ -79,7 +92,7 @@ class Event(Shape, frozen=True):
     seq: int
     time: int
     data: Any
-    surface_op: Literal["append"] | None = None
+    surface_op: Literal["append"] | SurfaceReplace | None = None
     source_event_seqs: tuple[int | tuple[int, int], ...] | None = None
     ignorable: Literal[True] | None = None
 
@@ -90,7 +103,9 @@ class TurnStart(Body, frozen=True):
 
 
 class AbortReason(Shape, frozen=True):
-    kind: Literal["user", "parent", "hook", "disposed"]
+    """`legacy` comes from imported logs only."""
+
+    kind: Literal["user", "parent", "hook", "disposed", "legacy"]
     reason: str | None = None
 
 
@@ -120,9 +135,19 @@ class StepEnd(Body, frozen=True):
     step: int
 
 
-class UserMessage(Message, Body, frozen=True):
+class UserMessage(Body, frozen=True):
+    """The message itself. It cannot also be a `Message`: two bases with fields do not fit into one struct."""
+
     TYPE = "user/message"
     SURFACE = True
+    id: str
+    role: Literal["user", "assistant"]
+    content: tuple[Block, ...]
+    source: Source
+
+    @property
+    def message(self) -> Message:
+        return Message(self.id, self.role, self.content, self.source)
 
 
 class AssistantChunk(Body, frozen=True):

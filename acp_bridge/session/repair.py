@@ -32,6 +32,7 @@ from acp_bridge.session.events import (
     RequestHeader,
     StepEnd,
     StepStart,
+    SurfaceReplace,
     ToolCallEvent,
     ToolResult,
     ToolStarted,
@@ -105,7 +106,9 @@ def unanswered(events: Sequence[Event]) -> list[Sourced]:
 def _scanned(events: Iterable[Event]) -> _Scan:
     scan = _Scan()
     for event in events:
-        _observe(scan, event)
+        # A replacement changes what the model is told of the past; nothing is opened or answered by it.
+        if not isinstance(event.surface_op, SurfaceReplace):
+            _observe(scan, event)
     return scan
 
 

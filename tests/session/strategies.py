@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from acp_bridge.session.content import Message, Shape, TextBlock, ToolResultBlock, ToolSource
-from acp_bridge.session.events import CORE_BODIES, Body, ErrorInfo, Event, Header, ToolResult
+from acp_bridge.session.events import CORE_BODIES, Body, ErrorInfo, Event, Header, SurfaceReplace, ToolResult
 
 __all__ = ["bodies", "events", "headers", "json_values", "shapes"]
 
@@ -82,7 +82,9 @@ def bodies() -> st.SearchStrategy[Body]:
 def events(draw: st.DrawFn) -> Event:
     body = draw(bodies())
     seq = draw(st.integers(0, 2**53 - 1))
-    surface: Literal["append"] | None = "append" if type(body).SURFACE else None
+    surface: Literal["append"] | SurfaceReplace | None = None
+    if type(body).SURFACE:
+        surface = draw(st.just("append") | shapes(SurfaceReplace))  # type: ignore[arg-type]  # the literal
     sources = draw(shapes(tuple[int | tuple[int, int], ...] | None)) if surface else None
     return Event(body.TYPE, seq, draw(integers), body, surface, sources)
 

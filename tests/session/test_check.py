@@ -23,9 +23,11 @@ from acp_bridge.session.events import (
     RequestContext,
     StepEnd,
     StepStart,
+    SurfaceReplace,
     Todo,
     TodoWrite,
     ToolCallEvent,
+    ToolResult,
     ToolStarted,
     TurnEnd,
     TurnEndReason,
@@ -33,6 +35,7 @@ from acp_bridge.session.events import (
     UserMessage,
 )
 from acp_bridge.session.log import Sources
+from acp_bridge.session.surface import surface
 from tests.session.writing import Writer, call, result, text
 
 COMPLETED = TurnEndReason("completed")
@@ -334,3 +337,42 @@ def test_a_chunk_out_of_its_place_is_not_let_through_for_being_common() -> None:
     for wrong in ({"seq": 3}, {"surface_op": "append"}, {"source_event_seqs": (1,)}, {"type": "x"}):
         log = [*writer.events[:-1], msgspec.structs.replace(event, **wrong)]
         assert len(check_log(log)) >= 1
+
+
+def condensed(replace: SurfaceReplace, sources: Sources) -> list[str]:
+    """What is wrong with a message that takes the place of an earlier span, in a log that is sound without it."""
+    writer = sound()
+    message = text_message("summary", "in short", UserSource())
+    body = UserMessage(message.id, message.role, message.content, message.source)
+    last = writer.events[-1]
+    event = Event(body.TYPE, last.seq + 1, last.time, body, replace, sources)
+    return [line.split(": ", 1)[1].rstrip(".") for line in check_log([*writer.events, event])]
+
+
+def surface_seqs() -> list[int]:
+    return [event.seq for event in surface(sound().events)]
+
+
+def test_a_replacement_shadows_a_span_of_the_surface_and_cites_all_of_it() -> None:
+    nodes = surface_seqs()
+    whole = SurfaceReplace(nodes[0], nodes[-1])
+    assert condensed(whole, tuple(nodes)) == []
+    assert condensed(whole, tuple(nodes[1:])) == ["it does not cite all that it replaces"]
+    backwards = SurfaceReplace(nodes[-1], nodes[0])
+    assert condensed(backwards, tuple(nodes)) == [
+        f"it replaces {nodes[-1]} to {nodes[0]}, which is no span of the surface"
+    ]
+
+
+def test_a_result_replaces_exactly_one_result() -> None:
+    writer = sound()
+    target = next(event for event in writer.events if isinstance(event.data, ToolResult))
+    seq, before = writer.events[-1].seq + 1, surface_seqs()[0]
+    for start, end, said in (
+        (target.seq, target.seq, []),
+        (before, target.seq, ["a result replaces something else than one result"]),
+        (before, before, ["a result replaces something else than one result"]),
+    ):
+        sources = tuple(node for node in surface_seqs() if start <= node <= end)
+        event = Event(target.type, seq, target.time, target.data, SurfaceReplace(start, end), sources)
+        assert [line.split(": ", 1)[1].rstrip(".") for line in check_log([*writer.events, event])] == said

@@ -33,6 +33,10 @@ from tests.session.writing import result, text
 
 VOCABULARY = Vocabulary()
 TURN = b'{"type":"turn/start","seq":0,"time":5,"data":{"turn":1}}'
+MESSAGE = (
+    b'{"type":"user/message","seq":0,"time":5,"data":{"id":"u","role":"user","content":[],"source":{"kind":"user"}},'
+    b'"surfaceOp":"append"}'
+)
 
 
 @given(events())
@@ -120,6 +124,9 @@ def test_a_plugin_can_add_its_own_types_to_the_vocabulary() -> None:
         TURN.replace(b'"time":5', b'"time":5,"more":1'),
         TURN.replace(b'"time":5', b'"time":5,"surfaceOp":"append"'),
         TURN.replace(b'"time":5', b'"time":5,"ignorable":false'),
+        TURN.replace(b'"time":5', b'"time":5,"surfaceOp":{"op":"replace","start":0,"end":0}'),
+        MESSAGE.replace(b'"append"', b'{"op":"drop","start":0,"end":0}'),
+        MESSAGE.replace(b'"append"', b'{"op":"replace","start":0}'),
         TURN + TURN,
         TURN[:-1] + b"\xff}",
         b'{"type":"user/message","seq":0,"time":5,"data":{"id":"u","role":"user","content":[],"source":{"kind":"user"}}}',
@@ -164,7 +171,7 @@ def test_a_body_without_fields_is_an_empty_object() -> None:
 
 def test_the_shape_of_the_header_goes_with_the_format_version() -> None:
     """A structural change needs a new version: whoever changes this line must look at FORMAT_VERSION, too."""
-    header = Header(1, "s", 2, "/p", "parent", 3, "subagent", 4)
+    header = Header(1, "s", 2, "/p", "parent", 3, "subagent", 4, "minimal")
     assert FORMAT_VERSION == 1
     assert json.loads(encode_header(header)) == {
         "type": "session",
@@ -176,4 +183,5 @@ def test_the_shape_of_the_header_goes_with_the_format_version() -> None:
         "seedLength": 3,
         "origin": "subagent",
         "delegationDepth": 4,
+        "agentPreset": "minimal",
     }
