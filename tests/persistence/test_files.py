@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from acp_bridge_plugins.persistence_jsonl import files
+from acp_bridge_plugins.persistence_jsonl.disk import LOCAL_DISK
 from acp_bridge_plugins.persistence_jsonl.files import AppendFile, make_directory, publish, read_committed
 from acp_bridge_plugins.persistence_jsonl.frames import frame_encoder
 from tests.persistence.helpers import Disk
@@ -27,8 +28,8 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def log(path: Path) -> Iterator[AppendFile]:
-    found = publish(path, FIRST, [path.parent])
-    file = AppendFile(path, found, len(FIRST), 0)
+    found = publish(LOCAL_DISK, path, FIRST, [path.parent])
+    file = AppendFile(LOCAL_DISK, path, found, len(FIRST), 0)
     yield file
     file.close()
 
@@ -46,15 +47,15 @@ def mode(path: Path) -> int:
 
 def test_directories_and_files_are_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     directory = tmp_path / "a" / "b" / "c"
-    assert make_directory(directory) == [directory, directory.parent, directory.parent.parent]
-    assert make_directory(directory) == []
-    publish(directory / NAME, FIRST, [directory])
+    assert make_directory(LOCAL_DISK, directory) == [directory, directory.parent, directory.parent.parent]
+    assert make_directory(LOCAL_DISK, directory) == []
+    publish(LOCAL_DISK, directory / NAME, FIRST, [directory])
     assert [mode(path) for path in (tmp_path / "a", tmp_path / "a/b", directory)] == [0o700] * 3
     assert mode(directory / NAME) == 0o600
 
 
 def test_a_publication_leaves_the_file_and_nothing_else(path: Path) -> None:
-    publish(path, FIRST + SECOND, [path.parent])
+    publish(LOCAL_DISK, path, FIRST + SECOND, [path.parent])
     assert path.read_bytes() == FIRST + SECOND
     assert os.listdir(path.parent) == [NAME]
     assert path.stat().st_nlink == 1
@@ -63,7 +64,7 @@ def test_a_publication_leaves_the_file_and_nothing_else(path: Path) -> None:
 def test_a_publication_never_overwrites(path: Path) -> None:
     path.write_bytes(b"mine")
     with pytest.raises(FileExistsError):
-        publish(path, FIRST, [path.parent])
+        publish(LOCAL_DISK, path, FIRST, [path.parent])
     assert path.read_bytes() == b"mine"
     assert os.listdir(path.parent) == [NAME]
 
@@ -72,36 +73,36 @@ def test_a_publication_never_overwrites(path: Path) -> None:
 def test_a_failed_publication_leaves_nothing(path: Path, disk: Disk, call: str) -> None:
     disk.fail(call, errno.ENOSPC)
     with pytest.raises(OSError, match="No space left"):
-        publish(path, FIRST, [path.parent])
+        publish(LOCAL_DISK, path, FIRST, [path.parent])
     assert os.listdir(path.parent) == []
 
 
 def test_a_directory_that_cannot_be_synced_takes_the_publication_back(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(directory: Path) -> None:
+    def broken(disk: object, directory: Path) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(files, "_sync_directory", broken)
     with pytest.raises(OSError, match="Input/output"):
-        publish(path, FIRST, [path.parent])
+        publish(LOCAL_DISK, path, FIRST, [path.parent])
     assert os.listdir(path.parent) == []
 
 
 def test_without_hard_links_a_publication_renames_and_still_never_overwrites(path: Path, disk: Disk) -> None:
     disk.always("link", errno.EPERM)
-    publish(path, FIRST, [path.parent])
+    publish(LOCAL_DISK, path, FIRST, [path.parent])
     assert path.read_bytes() == FIRST
     assert os.listdir(path.parent) == [NAME]
     with pytest.raises(PermissionError):
-        publish(path, SECOND, [path.parent])
+        publish(LOCAL_DISK, path, SECOND, [path.parent])
     assert path.read_bytes() == FIRST
 
 
 def test_every_entry_on_the_way_is_synced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(files, "_sync_directory", synced.append)
-    publish(path, FIRST, [path.parent, path.parent.parent])
+    monkeypatch.setattr(files, "_sync_directory", lambda disk, directory: synced.append(directory))
+    publish(LOCAL_DISK, path, FIRST, [path.parent, path.parent.parent])
     assert synced == [path.parent, path.parent.parent]
 
 
@@ -225,7 +226,7 @@ def test_a_file_that_took_its_place_is_left_alone(log: AppendFile, path: Path) -
 
 def test_a_torn_tail_is_cut_before_the_first_append(path: Path) -> None:
     path.write_bytes(FIRST + SECOND[:-2])
-    log = AppendFile(path, path.stat(), len(FIRST), 0, excess=True)
+    log = AppendFile(LOCAL_DISK, path, path.stat(), len(FIRST), 0, excess=True)
     log.append(THIRD)
     log.close()
     assert path.read_bytes() == FIRST + THIRD
@@ -234,7 +235,7 @@ def test_a_torn_tail_is_cut_before_the_first_append(path: Path) -> None:
 
 def test_a_torn_tail_that_cannot_be_cut_stays_and_is_tried_again(path: Path, disk: Disk) -> None:
     path.write_bytes(FIRST + SECOND[:-2])
-    log = AppendFile(path, path.stat(), len(FIRST), 0, excess=True)
+    log = AppendFile(LOCAL_DISK, path, path.stat(), len(FIRST), 0, excess=True)
     disk.fail("fsync", errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
         log.append(THIRD)
@@ -256,7 +257,7 @@ def test_a_reader_takes_what_was_there_when_it_began_if_the_writer_is_busy(
         return data
 
     monkeypatch.setattr(os, "pread", busy)
-    data, _ = read_committed(path)
+    data, _ = read_committed(LOCAL_DISK, path)
     assert len(reads) == 2
     assert data == FIRST + SECOND
 
@@ -265,4 +266,4 @@ def test_a_symlink_in_place_of_a_log_is_not_followed(path: Path, tmp_path: Path)
     (tmp_path / "elsewhere").write_bytes(FIRST)
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic links"):
-        read_committed(path)
+        read_committed(LOCAL_DISK, path)

@@ -13,13 +13,15 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.errors import SessionAlreadyOwned
+from acp_bridge_plugins.persistence_jsonl.disk import LOCAL_DISK
 from acp_bridge_plugins.persistence_jsonl.lock import Holder, SessionLock, this_process
 
 HOLD = """
 import sys
 from pathlib import Path
+from acp_bridge_plugins.persistence_jsonl.disk import LOCAL_DISK
 from acp_bridge_plugins.persistence_jsonl.lock import SessionLock, this_process
-lock = SessionLock.acquire(Path(sys.argv[1]), "s1", this_process("Zed"))
+lock = SessionLock.acquire(LOCAL_DISK, Path(sys.argv[1]), "s1", this_process("Zed"))
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -45,7 +47,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def take(path: Path, editor: str | None = None) -> SessionLock:
-    return SessionLock.acquire(path, "s1", this_process(editor))
+    return SessionLock.acquire(LOCAL_DISK, path, "s1", this_process(editor))
 
 
 def test_the_loser_is_told_who_holds_the_session_since_when_and_for_which_editor(path: Path) -> None:

@@ -16,6 +16,7 @@ from acp_bridge.lifecycle.diagnostics import Diagnostics
 from acp_bridge.persistence.persistence import SessionSnapshot
 from acp_bridge.session.codec import Vocabulary
 from acp_bridge.session.events import Event, Header
+from acp_bridge_plugins.persistence_jsonl.disk import LOCAL_DISK, Disk
 from acp_bridge_plugins.persistence_jsonl.files import file_revision, read_committed, read_start
 from acp_bridge_plugins.persistence_jsonl.layout import (
     CURRENT,
@@ -33,9 +34,9 @@ __all__ = ["Catalog", "check_header", "current_log"]
 HEAD_BYTES = 64 * 1024
 
 
-def current_log(place: Place) -> Path | None:
+def current_log(disk: Disk, place: Place) -> Path | None:
     """The file to read, if there is any. Raises SessionFormatUnsupported, naming the file, when it is not ours."""
-    return place.log if _readable(place, _names(place.directory)) else None
+    return place.log if _readable(place, _names(disk, place.path)) else None
 
 
 def check_header(place: Place, header: Header, session_id: str | None = None) -> None:
@@ -51,7 +52,8 @@ def check_header(place: Place, header: Header, session_id: str | None = None) ->
 
 
 class Catalog:
-    def __init__(self, root: Path, vocabulary: Vocabulary, diagnostics: Diagnostics) -> None:
+    def __init__(self, root: Path, vocabulary: Vocabulary, diagnostics: Diagnostics, disk: Disk = LOCAL_DISK) -> None:
+        self.disk = disk
         self._root = root
         self._vocabulary = vocabulary
         self._diagnostics = diagnostics
@@ -68,8 +70,8 @@ class Catalog:
             segment = id_segment(session_id)
         except ValueError:
             return None
-        places = [Place(self._root, project, segment) for project in _names(self._root)]
-        found = [place for place in places if newest_generation(_names(place.directory))]
+        places = [Place(self._root, project, segment) for project in _names(self.disk, self._root)]
+        found = [place for place in places if newest_generation(_names(self.disk, place.path))]
         if len(found) > 1:
             raise SessionFormatUnsupported(
                 str(found[0].directory), f"the same session is also in {found[1].directory}; move one of them away"
@@ -82,10 +84,10 @@ class Catalog:
         Raises SessionNotFound, LogCorrupt, SessionFormatUnsupported, OSError.
         """
         place = self.find(session_id)
-        path = current_log(place) if place else None
+        path = current_log(self.disk, place) if place else None
         if place is None or path is None:
             raise SessionNotFound(session_id)
-        data, _ = read_committed(path)
+        data, _ = read_committed(self.disk, path)
         loaded = load_log(str(path), data, self._vocabulary, recover=False)
         check_header(place, loaded.header, session_id)
         return loaded.header, loaded.events
@@ -96,9 +98,9 @@ class Catalog:
         return [snapshot for snapshot in found if snapshot is not None]
 
     def _places(self) -> Iterator[Place]:
-        for project in _names(self._root):
+        for project in _names(self.disk, self._root):
             try:
-                sessions = _names(self._root / project)
+                sessions = _names(self.disk, self._root / project)
             except OSError as error:
                 self._note_once(str(error))
                 continue
@@ -107,23 +109,20 @@ class Catalog:
 
     def _snapshot(self, place: Place) -> SessionSnapshot | None:
         try:
-            with os.scandir(place.path) as entries:
-                files = {entry.name: entry for entry in entries}
-            name = _readable(place, files)
+            name = _readable(place, _names(self.disk, place.path))
             if name is None:
                 return None
+            path = f"{place.path}/{name}"
             known = self._seen.get(place)
-            if known is None or known.revision != file_revision(files[name].stat()):
-                known = self._seen[place] = self._look(place, files[name].path)
-        except NotADirectoryError:
-            return None
+            if known is None or known.revision != file_revision(self.disk.stat(path)):
+                known = self._seen[place] = self._look(place, path)
         except (OSError, LogCorrupt, SessionFormatUnsupported) as error:
             self._note_once(str(error))
             return None
         return known
 
     def _look(self, place: Place, path: str) -> SessionSnapshot:
-        head, found = read_start(path, HEAD_BYTES)
+        head, found = read_start(self.disk, path, HEAD_BYTES)
         header, title = read_head(path, head, self._vocabulary)
         check_header(place, header)
         return SessionSnapshot(header, file_revision(found), found.st_mtime, found.st_size, title)
@@ -146,8 +145,8 @@ def _readable(place: Place, names: Iterable[str]) -> str | None:
     raise SessionFormatUnsupported(path, "an uncompressed log, in a store of compressed ones")
 
 
-def _names(directory: Path) -> list[str]:
+def _names(disk: Disk, directory: str | Path) -> list[str]:
     try:
-        return os.listdir(directory)  # noqa: PTH208  # names are all that is needed, and a Path each costs twice that
+        return disk.names(directory)
     except (FileNotFoundError, NotADirectoryError):
         return []

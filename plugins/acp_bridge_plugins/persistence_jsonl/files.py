@@ -9,22 +9,18 @@ from the disk, and the bytes are written anew.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from acp_bridge_plugins.persistence_jsonl.disk import Disk
 from acp_bridge_plugins.persistence_jsonl.frames import intact
 from acp_bridge_plugins.persistence_jsonl.layout import temporary_name
 
 __all__ = ["AppendFile", "file_revision", "make_directory", "publish", "read_committed", "read_start"]
 
-PRIVATE_DIRECTORY = 0o700
-PRIVATE_FILE = 0o600
 NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def file_revision(found: os.stat_result) -> str:
@@ -32,20 +28,19 @@ def file_revision(found: os.stat_result) -> str:
     return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
-def make_directory(directory: Path) -> list[Path]:
-    """Create what is missing of a path, private whatever the umask. Returns what was created, deepest first."""
+def make_directory(disk: Disk, directory: Path) -> list[Path]:
+    """Create what is missing of a path. Returns what was created, deepest first."""
     missing = []
-    while not directory.is_dir():
+    while not disk.is_directory(directory):
         missing.append(directory)
         directory = directory.parent
     for path in reversed(missing):
         with suppress(FileExistsError):
-            path.mkdir(PRIVATE_DIRECTORY)
-            path.chmod(PRIVATE_DIRECTORY)
+            disk.make_directory(path)
     return missing
 
 
-def publish(final: Path, content: bytes, directories: Iterable[Path]) -> os.stat_result:
+def publish(disk: Disk, final: Path, content: bytes, directories: Iterable[Path]) -> os.stat_result:
     """Make a new file appear whole or not at all, never over another one, with the entries of `directories` durable.
 
     Raises FileExistsError, OSError; the target then does not exist because of us. ExceptionGroup when even taking it
@@ -53,40 +48,40 @@ def publish(final: Path, content: bytes, directories: Iterable[Path]) -> os.stat
     """
     temporary = final.with_name(temporary_name(final.name, os.urandom(8).hex()))
     try:
-        _write_new(temporary, content)
-        _link(temporary, final)
+        _write_new(disk, temporary, content)
+        _link(disk, temporary, final)
     finally:
         with suppress(OSError):
-            temporary.unlink()
+            disk.unlink(temporary)
     try:
         for directory in directories:
-            _sync_directory(directory)
+            _sync_directory(disk, directory)
     except OSError as error:
-        _undo(error, final.unlink)
+        _undo(error, lambda: disk.unlink(final))
         raise
-    return final.stat()
+    return disk.stat(final)
 
 
-def read_committed(path: Path) -> tuple[bytes, os.stat_result]:
+def read_committed(disk: Disk, path: Path) -> tuple[bytes, os.stat_result]:
     """The whole file as of one moment, also while somebody appends to it.
 
     Read again once when it changed meanwhile; then what was there before the read counts, so that a busy writer
     cannot starve a reader. Raises OSError.
     """
-    data, before, after = _read(path)
+    data, before, after = _read(disk, path)
     if file_revision(before) != file_revision(after):
-        data, before, _ = _read(path)
+        data, before, _ = _read(disk, path)
     return data, before
 
 
-def read_start(path: str, limit: int) -> tuple[bytes, os.stat_result]:
+def read_start(disk: Disk, path: str, limit: int) -> tuple[bytes, os.stat_result]:
     """At most `limit` bytes. Raises OSError."""
-    descriptor = os.open(path, READ_FLAGS)
+    descriptor = disk.open(path, "read")
     try:
-        found = os.fstat(descriptor)
-        return _read_exactly(descriptor, 0, min(limit, found.st_size)), found
+        found = disk.fstat(descriptor)
+        return _read_exactly(disk, descriptor, 0, min(limit, found.st_size)), found
     finally:
-        os.close(descriptor)
+        disk.close(descriptor)
 
 
 class AppendFile:
@@ -96,10 +91,18 @@ class AppendFile:
     """
 
     def __init__(
-        self, path: Path, found: os.stat_result, committed: int, last_frame: int, *, excess: bool = False
+        self,
+        disk: Disk,
+        path: Path,
+        found: os.stat_result,
+        committed: int,
+        last_frame: int,
+        *,
+        excess: bool = False,
     ) -> None:
         self.committed = committed
         self.excess = excess
+        self._disk = disk
         self._path = path
         self._identity = (found.st_dev, found.st_ino)
         self._last_frame = last_frame
@@ -111,8 +114,8 @@ class AppendFile:
         self.cut_excess()
         descriptor = self._open()
         try:
-            _write_all(descriptor, frame)
-            _sync_data(descriptor)
+            _write_all(self._disk, descriptor, frame)
+            self._disk.sync_data(descriptor)
         except OSError as error:
             self._roll_back(error)
             raise
@@ -132,13 +135,12 @@ class AppendFile:
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            os.close(descriptor)
+            self._disk.close(descriptor)
 
     def _open(self) -> int:
         self._check_in_place()
         if self._descriptor is None:
-            flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._descriptor = os.open(self._path, flags)
+            self._descriptor = self._disk.open(self._path, "append")
             if self._suspect:
                 self._verify_tail(self._descriptor)
         return self._descriptor
@@ -146,7 +148,7 @@ class AppendFile:
     def _check_in_place(self) -> None:
         """A descriptor writes happily into a file that nobody can find any more, or that somebody else has changed."""
         try:
-            found = self._path.stat(follow_symlinks=False)
+            found = self._disk.stat(self._path)
         except FileNotFoundError:
             gone = "the session file was deleted or moved; nothing more can be saved to it"
             raise FileNotFoundError(errno.ENOENT, gone, str(self._path)) from None
@@ -155,10 +157,8 @@ class AppendFile:
             raise OSError(errno.ESTALE, "somebody else changed the session file", str(self._path))
 
     def _verify_tail(self, descriptor: int) -> None:
-        if sys.platform == "linux":
-            # Read what the disk has, not what the cache still believes.
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        tail = _read_exactly(descriptor, self._last_frame, self.committed - self._last_frame)
+        self._disk.drop_cache(descriptor)
+        tail = _read_exactly(self._disk, descriptor, self._last_frame, self.committed - self._last_frame)
         if not intact(tail):
             self.close()
             raise OSError(errno.EIO, "the last saved record does not read back", str(self._path))
@@ -174,8 +174,8 @@ class AppendFile:
             self.close()
 
     def _truncate(self, descriptor: int) -> None:
-        os.ftruncate(descriptor, self.committed)
-        _sync(descriptor)
+        self._disk.truncate(descriptor, self.committed)
+        self._disk.sync(descriptor)
         self.excess = False
 
 
@@ -186,72 +186,62 @@ def _undo(error: OSError, undo: Callable[[], None]) -> None:
         raise ExceptionGroup(f"{error.strerror}; taking it back failed too", [error, second]) from None
 
 
-def _write_new(path: Path, content: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(path, flags, PRIVATE_FILE)
+def _write_new(disk: Disk, path: Path, content: bytes) -> None:
+    descriptor = disk.open(path, "new")
     try:
-        os.fchmod(descriptor, PRIVATE_FILE)
-        _write_all(descriptor, content)
-        _sync(descriptor)
+        _write_all(disk, descriptor, content)
+        disk.sync(descriptor)
     finally:
-        os.close(descriptor)
+        disk.close(descriptor)
 
 
-def _link(temporary: Path, final: Path) -> None:
+def _link(disk: Disk, temporary: Path, final: Path) -> None:
     try:
-        os.link(temporary, final)
+        disk.link(temporary, final)
     except OSError as error:
-        if error.errno not in NO_HARD_LINKS or final.exists():
+        if error.errno not in NO_HARD_LINKS or _exists(disk, final):
             raise
         # No hard links here (FAT, some network mounts). The session lock keeps others out between look and rename.
-        temporary.rename(final)
+        disk.rename(temporary, final)
 
 
-def _write_all(descriptor: int, content: bytes) -> None:
+def _exists(disk: Disk, path: Path) -> bool:
+    try:
+        disk.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _write_all(disk: Disk, descriptor: int, content: bytes) -> None:
     rest = memoryview(content)
     while rest:
-        rest = rest[os.write(descriptor, rest) :]
+        rest = rest[disk.write(descriptor, rest) :]
 
 
-def _sync(descriptor: int) -> None:
-    if sys.platform == "darwin":
-        # There, fsync leaves the bytes in the drive's own cache.
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-    else:
-        os.fsync(descriptor)
-
-
-def _sync_data(descriptor: int) -> None:
-    """The bytes and the size; fdatasync covers both and spares the timestamps."""
-    if sys.platform == "darwin":
-        _sync(descriptor)
-    else:
-        os.fdatasync(descriptor)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _sync_directory(disk: Disk, directory: Path) -> None:
+    descriptor = disk.open(directory, "directory")
     try:
-        os.fsync(descriptor)
+        disk.sync(descriptor)
     finally:
-        os.close(descriptor)
+        disk.close(descriptor)
 
 
-def _read(path: Path) -> tuple[bytes, os.stat_result, os.stat_result]:
-    descriptor = os.open(path, READ_FLAGS)
+def _read(disk: Disk, path: Path) -> tuple[bytes, os.stat_result, os.stat_result]:
+    descriptor = disk.open(path, "read")
     try:
-        before = os.fstat(descriptor)
-        data = _read_exactly(descriptor, 0, before.st_size)
-        return data, before, os.fstat(descriptor)
+        before = disk.fstat(descriptor)
+        data = _read_exactly(disk, descriptor, 0, before.st_size)
+        return data, before, disk.fstat(descriptor)
     finally:
-        os.close(descriptor)
+        disk.close(descriptor)
 
 
-def _read_exactly(descriptor: int, offset: int, size: int) -> bytes:
+def _read_exactly(disk: Disk, descriptor: int, offset: int, size: int) -> bytes:
     """Fewer bytes only where the file ends before."""
-    data = os.pread(descriptor, size, offset)
+    data = disk.pread(descriptor, size, offset)
     while 0 < len(data) < size:
-        more = os.pread(descriptor, size - len(data), offset + len(data))
+        more = disk.pread(descriptor, size - len(data), offset + len(data))
         if not more:
             break
         data += more

@@ -7,7 +7,6 @@ unlinked (its inode must stay the same for everybody) and its descriptor is neve
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from contextlib import suppress
@@ -16,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from acp_bridge.errors import SessionAlreadyOwned
+from acp_bridge_plugins.persistence_jsonl.disk import Disk
 
 __all__ = ["Holder", "SessionLock", "this_process"]
 
@@ -42,15 +42,16 @@ def this_process(editor: str | None) -> Holder:
 class SessionLock:
     """Held from `acquire` until `release`, or until this process is gone, however it goes."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
+    def __init__(self, disk: Disk, path: Path, descriptor: int) -> None:
+        self._disk = disk
         self._path = path
         self._descriptor: int | None = descriptor
 
     @classmethod
-    def acquire(cls, path: Path, session_id: str, holder: Holder) -> SessionLock:
+    def acquire(cls, disk: Disk, path: Path, session_id: str, holder: Holder) -> SessionLock:
         """The directory must exist. Raises SessionAlreadyOwned, OSError."""
         for _ in range(ATTEMPTS):
-            lock = cls(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+            lock = cls(disk, path, disk.open(path, "lock"))
             try:
                 lock._take(session_id)
                 if lock.is_current():
@@ -66,9 +67,9 @@ class SessionLock:
         """Whether the path still names the file that is locked; a lock on a removed file excludes nobody."""
         if self._descriptor is None:
             return False
-        held = os.fstat(self._descriptor)
+        held = self._disk.fstat(self._descriptor)
         try:
-            named = self._path.stat(follow_symlinks=False)
+            named = self._disk.stat(self._path)
         except FileNotFoundError:
             return False
         return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
@@ -77,37 +78,36 @@ class SessionLock:
         """Safe to call twice."""
         if self._descriptor is not None:
             with suppress(OSError):
-                os.ftruncate(self._descriptor, 0)
+                self._disk.truncate(self._descriptor, 0)
         self._close()
 
     def _take(self, session_id: str) -> None:
         assert self._descriptor is not None
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._disk.lock(self._descriptor)
         except BlockingIOError:
-            raise _loser_is_told(self._descriptor, session_id) from None
+            raise self._loser_is_told(session_id) from None
+
+    def _loser_is_told(self, session_id: str) -> SessionAlreadyOwned:
+        assert self._descriptor is not None
+        try:
+            holder = msgspec.json.decode(self._disk.pread(self._descriptor, HOLDER_BYTES, 0), type=Holder)
+        except (msgspec.DecodeError, UnicodeDecodeError, OSError):
+            return SessionAlreadyOwned(session_id)
+        # What a killed holder left is still there while its successor has the lock but has not written its own name.
+        return holder.owns(session_id) if _exists(holder.pid) else SessionAlreadyOwned(session_id)
 
     def _announce(self, holder: Holder) -> None:
         assert self._descriptor is not None
         # A full disk must not keep anybody from opening a session.
         with suppress(OSError):
-            os.fchmod(self._descriptor, 0o600)
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, msgspec.json.encode(holder), 0)
+            self._disk.truncate(self._descriptor, 0)
+            self._disk.write(self._descriptor, msgspec.json.encode(holder))
 
     def _close(self) -> None:
         if self._descriptor is not None:
-            os.close(self._descriptor)
+            self._disk.close(self._descriptor)
             self._descriptor = None
-
-
-def _loser_is_told(descriptor: int, session_id: str) -> SessionAlreadyOwned:
-    try:
-        holder = msgspec.json.decode(os.pread(descriptor, HOLDER_BYTES, 0), type=Holder)
-    except (msgspec.DecodeError, UnicodeDecodeError, OSError):
-        return SessionAlreadyOwned(session_id)
-    # What a killed holder left is still there while its successor has the lock but has not written its own name.
-    return holder.owns(session_id) if _exists(holder.pid) else SessionAlreadyOwned(session_id)
 
 
 def _exists(pid: int) -> bool:

@@ -24,6 +24,7 @@ from acp_bridge.session.codec import Vocabulary
 from acp_bridge.session.events import Event
 from acp_bridge.session.session import Session
 from acp_bridge_plugins.persistence_jsonl.catalog import Catalog
+from acp_bridge_plugins.persistence_jsonl.disk import LOCAL_DISK, Disk
 from acp_bridge_plugins.persistence_jsonl.handle import JsonlHandle
 from acp_bridge_plugins.persistence_jsonl.store import JsonlStore
 
@@ -42,10 +43,12 @@ class PersistenceJsonl:
         vocabulary: Vocabulary | None = None,
         *,
         editor_name: Callable[[], str | None] = lambda: None,
+        disk: Disk = LOCAL_DISK,
     ) -> None:
         self._root = Path(os.path.abspath(root))  # noqa: PTH100  # Path.absolute keeps `..`
         self._vocabulary = vocabulary or Vocabulary()
         self._editor_name = editor_name
+        self._disk = disk
         self._handles: dict[str, JsonlHandle] = {}
 
     async def mount(self, context: Context) -> None:
@@ -80,7 +83,7 @@ class PersistenceJsonl:
         failures: list[Exception] = []
         async with anyio.create_task_group() as tasks:
             store = JsonlStore(
-                Catalog(self._root, self._vocabulary, diagnostics),
+                Catalog(self._root, self._vocabulary, diagnostics, self._disk),
                 self._vocabulary,
                 tasks=tasks,
                 diagnostics=diagnostics,

@@ -14,6 +14,7 @@ from acp_bridge.errors import SessionNotFound
 from acp_bridge.session.codec import Vocabulary, encode_header
 from acp_bridge.session.events import Event, Header
 from acp_bridge_plugins.persistence_jsonl.catalog import check_header, current_log
+from acp_bridge_plugins.persistence_jsonl.disk import Disk
 from acp_bridge_plugins.persistence_jsonl.files import AppendFile, make_directory, publish, read_committed
 from acp_bridge_plugins.persistence_jsonl.frames import frame_encoder
 from acp_bridge_plugins.persistence_jsonl.layout import Place
@@ -29,8 +30,9 @@ class SessionFile:
     `recovered` counts the records of a torn tail that are kept and not rewritten yet.
     """
 
-    def __init__(self, place: Place, header: Header, vocabulary: Vocabulary, holder: Holder) -> None:
+    def __init__(self, disk: Disk, place: Place, header: Header, vocabulary: Vocabulary, holder: Holder) -> None:
         self.header = header
+        self._disk = disk
         self._place = place
         self._vocabulary = vocabulary
         self._holder = holder
@@ -40,28 +42,28 @@ class SessionFile:
 
     @classmethod
     def open(
-        cls, place: Place, session_id: str, vocabulary: Vocabulary, holder: Holder
+        cls, disk: Disk, place: Place, session_id: str, vocabulary: Vocabulary, holder: Holder
     ) -> tuple[SessionFile, list[Event]]:
         """Own an existing session: lock first, then read. Nothing is written yet, a torn tail included.
 
         Raises SessionNotFound, SessionAlreadyOwned, LogCorrupt, SessionFormatUnsupported, OSError; the lock is then
         free again.
         """
-        lock = SessionLock.acquire(place.lock, session_id, holder)
+        lock = SessionLock.acquire(disk, place.lock, session_id, holder)
         try:
-            path = current_log(place)
+            path = current_log(disk, place)
             if path is None:
                 raise SessionNotFound(session_id)
-            data, found = read_committed(path)
+            data, found = read_committed(disk, path)
             loaded = load_log(str(path), data, vocabulary, recover=True)
             check_header(place, loaded.header, session_id)
         except BaseException:
             lock.release()
             raise
-        self = cls(place, loaded.header, vocabulary, holder)
+        self = cls(disk, place, loaded.header, vocabulary, holder)
         self._lock = lock
         self._recovered = loaded.recovered
-        self._file = AppendFile(path, found, loaded.committed, loaded.last_frame, excess=loaded.torn)
+        self._file = AppendFile(disk, path, found, loaded.committed, loaded.last_frame, excess=loaded.torn)
         return self, loaded.events
 
     @property
@@ -95,7 +97,7 @@ class SessionFile:
         """What is stored, and the recovered records that are not rewritten yet. Raises like `open`."""
         if self._file is None:
             return []
-        data, _ = read_committed(self._place.log)
+        data, _ = read_committed(self._disk, self._place.log)
         # What a failed rollback left behind them is not stored, and is in front of the queue again.
         committed = data[: self._file.committed]
         events = load_log(str(self._place.log), committed, self._vocabulary, recover=False).events
@@ -116,15 +118,15 @@ class SessionFile:
 
     def _publish(self, lines: Sequence[bytes]) -> None:
         place = self._place
-        made = make_directory(place.directory)
+        made = make_directory(self._disk, place.directory)
         self._hold_lock()
         head = self._encode(encode_header(self.header))
         body = self._encode(b"".join(lines)) if lines else b""
         # Every entry on the way to the file, and the parents of directories that did not exist before.
         entries = dict.fromkeys([place.directory, place.directory.parent, place.root, *(path.parent for path in made)])
-        found = publish(place.log, head + body, entries)
+        found = publish(self._disk, place.log, head + body, entries)
         last_frame = len(head) if body else 0
-        self._file = AppendFile(place.log, found, len(head) + len(body), last_frame)
+        self._file = AppendFile(self._disk, place.log, found, len(head) + len(body), last_frame)
 
     def _hold_lock(self) -> None:
         """Right before the first bytes: a session that is never stored leaves no trace."""
@@ -132,4 +134,4 @@ class SessionFile:
             self._lock.release()
             self._lock = None
         if self._lock is None:
-            self._lock = SessionLock.acquire(self._place.lock, self.header.id, self._holder)
+            self._lock = SessionLock.acquire(self._disk, self._place.lock, self.header.id, self._holder)

@@ -63,7 +63,7 @@ class JsonlStore:
         with self._claim(header.id) as holder:
             if await self._threads.run(self._catalog.find, header.id) is not None:
                 raise SessionAlreadyExists(header.id)
-            return self._handle(SessionFile(place, header, self._vocabulary, holder), [])
+            return self._handle(SessionFile(self._catalog.disk, place, header, self._vocabulary, holder), [])
 
     async def open(self, session_id: str) -> JsonlHandle:
         with self._claim(session_id) as holder:
@@ -100,7 +100,7 @@ class JsonlStore:
         place = self._catalog.find(session_id)
         if place is None:
             raise SessionNotFound(session_id)
-        return SessionFile.open(place, session_id, self._vocabulary, holder)
+        return SessionFile.open(self._catalog.disk, place, session_id, self._vocabulary, holder)
 
     def _handle(self, file: SessionFile, events: list[Event]) -> JsonlHandle:
         session_id = file.header.id
