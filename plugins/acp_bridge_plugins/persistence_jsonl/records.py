@@ -20,6 +20,7 @@ from acp_bridge.session.codec import (
     decode_header,
 )
 from acp_bridge.session.events import Event, Header, TitleSet
+from acp_bridge_plugins.persistence_jsonl.decoding import Events
 from acp_bridge_plugins.persistence_jsonl.frames import (
     Corrupt,
     Frame,
@@ -37,21 +38,24 @@ TITLE_MARK = f'"{TitleSet.TYPE}"'.encode()
 
 
 class LoadedLog(msgspec.Struct, frozen=True):
-    """`events` ends with those of `recovered`, the lines that the torn frame at byte `committed` still gave.
+    """`events` ends with those of `recovered`, the lines that the torn frame at byte `committed` still gave; `count` is
+    the next seq.
 
     `last_frame` is where the last whole frame begins; `torn` says that bytes follow `committed`.
     """
 
     header: Header
     events: list[Event]
+    count: int
     committed: int
     last_frame: int
     torn: bool
     recovered: list[bytes]
 
 
-def load_log(path: str, data: bytes, vocabulary: Vocabulary, *, recover: bool) -> LoadedLog:
-    """Decode a whole file; `recover` says whether records of a torn last frame count.
+def load_log(path: str, data: bytes, vocabulary: Vocabulary, *, recover: bool, all_chunks: bool = True) -> LoadedLog:
+    """Decode a whole file; `recover` says whether records of a torn last frame count, `all_chunks` whether `events`
+    holds the chunks of complete replies.
 
     `path` is for messages only. Raises LogCorrupt and SessionFormatUnsupported.
     """
@@ -60,14 +64,16 @@ def load_log(path: str, data: bytes, vocabulary: Vocabulary, *, recover: bool) -
     header = _header(path, contents)
     if isinstance(verdict, Corrupt):
         raise _first_damage(path, contents, verdict)
-    events = _events(path, zip(frames[1:], contents, strict=True), vocabulary)
+    events = Events(vocabulary, all_chunks=all_chunks)
+    _decode(path, zip(frames[1:], contents, strict=True), events)
     last = frames[-1]
     recovered: list[tuple[bytes, Event]] = []
     if recover and isinstance(verdict, TornTail):
-        recovered = _recovered(path, torn_plaintext(data, verdict.offset), last.end, vocabulary, len(events))
-    events += [event for _, event in recovered]
+        recovered = _recovered(path, torn_plaintext(data, verdict.offset), last.end, vocabulary, events.count)
+    for _, event in recovered:
+        events.add(event)
     lines = [line + b"\n" for line, _ in recovered]
-    return LoadedLog(header, events, last.end, last.start, len(data) > last.end, lines)
+    return LoadedLog(header, events.kept(), events.count, last.end, last.start, len(data) > last.end, lines)
 
 
 def read_head(path: str, head: bytes, vocabulary: Vocabulary) -> tuple[Header, str | None]:
@@ -115,33 +121,18 @@ def _version_advice(version: int) -> str:
     return f"the log has format {version}, and there is no upgrade path to format {FORMAT_VERSION}"
 
 
-def _events(path: str, batches: Iterable[tuple[Frame, bytes]], vocabulary: Vocabulary) -> list[Event]:
-    events: list[Event] = []
+def _decode(path: str, batches: Iterable[tuple[Frame, bytes]], events: Events) -> None:
     offset = 0
     try:
         for frame, content in batches:
             offset = frame.start
-            _decode_lines(content, events, vocabulary)
+            events.batch(content)
     except FrameDamaged as error:
         raise LogCorrupt(path, error.offset, error.reason) from error
     except MalformedRecord as error:
         raise LogCorrupt(path, offset, str(error)) from error
     except UnknownEventType as error:
         raise SessionFormatUnsupported(path, str(error)) from error
-    return events
-
-
-def _decode_lines(content: bytes, events: list[Event], vocabulary: Vocabulary) -> None:
-    """A writer never splits a record over frames, so a whole frame ends at a line end."""
-    lines = content.split(b"\n")
-    if lines.pop():
-        raise MalformedRecord("the frame ends in the middle of a record")
-    decode = vocabulary.decode_event
-    for line in lines:
-        event = decode(line)
-        if event.seq != len(events):
-            raise MalformedRecord(f"event {event.seq} stands where event {len(events)} is due")
-        events.append(event)
 
 
 def _recovered(
