@@ -21,6 +21,7 @@ from acp_bridge.session.content import Message, ToolCallBlock
 from acp_bridge.session.events import (
     AbortReason,
     AssistantMessage,
+    NoticeShown,
     StepEnd,
     StepStart,
     TurnEnd,
@@ -49,6 +50,7 @@ class Agent:
         self._requested = False
         self._tickets: dict[str, Ticket] = {}
         self._signal: Signal | None = None
+        self._notices: dict[str, str] = {}
         self._wake = anyio.Event()
         self._idle = anyio.Event()
         self._idle.set()
@@ -74,6 +76,15 @@ class Agent:
     def inject(self, message: Message) -> None:
         """A message for the next step, which wakes nobody."""
         self._inbox.send(message, "next-step")
+
+    def tell(self, topic: str, text: str | None) -> None:
+        """Tell the person, in the running turn or at the start of the next: editors take no message between turns.
+        A newer text on the same topic replaces one that still waits; None takes it back."""
+        self._notices.pop(topic, None)
+        if text is not None:
+            self._notices[topic] = text
+        if self._signal is not None:
+            self._say()
 
     def cancel(self, cause: AbortReason) -> None:
         """Abort the running turn and discard queued prompts; each gets its `aborted` ending. First cause wins."""
@@ -119,6 +130,7 @@ class Agent:
         claimed: list[Message] = []
         reason = TurnEndReason("aborted", reason=DISPOSED)
         self.session.log.append(TurnStart(self._turn))
+        self._say()
         try:
             reason = await self._contained(self._signal, claimed)
         finally:
@@ -128,6 +140,11 @@ class Agent:
             unsaved = await self._final_flush()
             for message in claimed:
                 self._settle(message.id, _told(reason, unsaved))
+
+    def _say(self) -> None:
+        notices, self._notices = self._notices, {}
+        for topic, text in notices.items():
+            self.session.log.append(NoticeShown(topic, text))
 
     async def _contained(self, signal: Signal, claimed: list[Message]) -> TurnEndReason:
         """The turn's ending, whatever was raised. An abort in effect outranks an error."""

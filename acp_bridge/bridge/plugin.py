@@ -110,6 +110,16 @@ class AcpBridge:
         for live in sessions.live:
             self._send(live.session.id, sessions.options_update(live.session))
 
+    def tell(self, topic: str, text: str | None) -> None:
+        """Tell the person in every open session; see `Agent.tell`."""
+        for live in self._sessions.live if self._sessions else ():
+            live.agent.tell(topic, text)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs, or waits to run, in any session."""
+        return any(live.agent.running for live in self._sessions.live) if self._sessions else False
+
     async def when_idle(self) -> None:
         """Return once no turn runs, or waits to run, in any session."""
         while busy := [live for live in self._sessions.live if live.agent.running] if self._sessions else []:

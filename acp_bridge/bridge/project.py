@@ -19,6 +19,7 @@ from acp_bridge.session.events import (
     AssistantChunk,
     AssistantMessage,
     Event,
+    NoticeShown,
     Presentation,
     PresetSet,
     SurfaceReplace,
@@ -98,6 +99,8 @@ class Projection:
                 return [ToolCallUpdate(call_id, "in_progress")]
             case ToolResult() as result:
                 return [self._result(result)]
+            case NoticeShown(text=text):
+                return [AgentMessageChunk(TextContent(f"*{text}*\n\n"), f"notice-{event.seq}")]
             case TodoWrite(todos=todos):
                 return [PlanUpdate(tuple(PlanEntry(todo.content, todo.priority, todo.status) for todo in todos))]
         return []

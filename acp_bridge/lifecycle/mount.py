@@ -21,7 +21,7 @@ from acp_bridge.lifecycle.scope import Node, Scope, open_scope
 from acp_bridge.lifecycle.services import ServiceKey, Services
 from acp_bridge.lifecycle.states import State, advance
 
-__all__ = ["Mount", "Plugin"]
+__all__ = ["Mount", "Plugin", "Reconfigurable"]
 
 
 @runtime_checkable
@@ -36,6 +36,14 @@ class Plugin(Protocol):
 
         Called again, after everything was undone, when a service that it needs comes back.
         """
+
+
+@runtime_checkable
+class Reconfigurable(Protocol):
+    """A plugin that can take other settings while it stays mounted."""
+
+    def reconfigure(self, settings: Any) -> None:
+        """Called only while no turn runs, with a value of the plugin's own settings type."""
 
 
 class Mount:

@@ -21,6 +21,7 @@ from acp_bridge.session.events import (
     Body,
     Event,
     InboxSpliced,
+    NoticeShown,
     RequestContext,
     RequestHeader,
     StepEnd,
@@ -323,6 +324,8 @@ _RULES: dict[type, _Rule] = {
     RequestHeader: StructureChecker._in_turn,
     RequestContext: StructureChecker._in_turn,
     TodoWrite: StructureChecker._in_turn,
+    # Shown as a message, and editors take no message outside a turn.
+    NoticeShown: StructureChecker._in_turn,
 }
 
 

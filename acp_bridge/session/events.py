@@ -28,6 +28,7 @@ __all__ = [
     "InboxSpliced",
     "ModelChosen",
     "ModelHeader",
+    "NoticeShown",
     "Presentation",
     "PresentedDiff",
     "PresetSet",
@@ -344,6 +345,14 @@ class ModelChosen(Body, frozen=True):
     model: str
 
 
+class NoticeShown(Body, frozen=True):
+    """[ours] What a person was told beside the conversation, about `topic`. The model never sees it."""
+
+    TYPE = "session/notice"
+    topic: str
+    text: str
+
+
 class Todo(Shape, frozen=True):
     content: str
     status: Literal["pending", "in_progress", "completed"]
@@ -385,6 +394,7 @@ CORE_BODIES: tuple[type[Body], ...] = (
     SandboxModeSet,
     PresetSet,
     ModelChosen,
+    NoticeShown,
     TodoWrite,
     TitleSet,
 )

@@ -26,9 +26,6 @@ from acp_bridge_composition.workshop import Workshop
 
 __all__ = ["bounded_exit", "serve"]
 
-# Seconds. More than all undo deadlines of the composite together, so it ends only what they could not.
-EXIT_SECONDS = 10.0
-
 # Between two looks at whether the editor still lives.
 PARENT_SECONDS = 1.0
 
@@ -61,7 +58,7 @@ async def _serve(shop: Workshop) -> None:
     async with open_scope("acp-bridge") as root:
         # Handlers before the first await: a SIGTERM during start must tear down like any other.
         with anyio.open_signal_receiver(*SIGNALS) as signals:
-            await composed(shop, root, idle=shop.bridge.when_idle)
+            await composed(shop, root, follow=True)
             async with anyio.create_task_group() as tasks:
 
                 async def on_signal() -> None:
@@ -79,14 +76,14 @@ async def _serve(shop: Workshop) -> None:
                 tasks.start_soon(on_orphaned)
                 await shop.bridge.closed.wait()
                 tasks.cancel_scope.cancel()
-            with bounded_exit():
+            with bounded_exit(shop.deadlines.exit):
                 await root.dispose()
 
 
 @contextmanager
-def bounded_exit() -> Iterator[None]:
+def bounded_exit(seconds: float) -> Iterator[None]:
     """A write that hangs in the kernel cannot be cancelled; the process must not stay behind for it."""
-    last_resort = threading.Timer(EXIT_SECONDS, os._exit, (1,))
+    last_resort = threading.Timer(seconds, os._exit, (1,))
     last_resort.daemon = True
     last_resort.start()
     try:

@@ -19,31 +19,26 @@ from acp_bridge.llm.model import MODELS
 from acp_bridge.sandbox.paths import PRIVATE_DIRS
 from acp_bridge.tools.registry import TOOLS
 from acp_bridge_composition.choices import Chosen, chosen, durable
-from acp_bridge_composition.reloading import Idle, Reloading
+from acp_bridge_composition.reloading import Reloading
 from acp_bridge_composition.siblings import Siblings
 from acp_bridge_composition.workshop import Workshop
 
-__all__ = ["UNDO_SECONDS", "chosen_plugins", "composed"]
-
-# Seconds for each part. Inside the bridge the agents have REST_SECONDS (workshop.py), a running command's grace period
-# included; what is nested has less than what holds it, so that the innermost is told apart from its holders.
-UNDO_SECONDS = 1.8
-PLUGIN_SECONDS = 1.6
+__all__ = ["chosen_plugins", "composed"]
 
 
-async def composed(shop: Workshop, root: Scope, *, front: bool = True, idle: Idle | None = None) -> None:
+async def composed(shop: Workshop, root: Scope, *, front: bool = True, follow: bool = False) -> None:
     """Mount the product into `root` as one composite effect; without its `front`, nobody can talk to it.
 
-    With `idle`, which returns once no turn runs, the settings are followed while they change.
+    `follow`: the settings are followed while they change, and people are told through the ACP bridge.
     """
     plugins, composite = _choices(shop)
-    siblings = Siblings(shop, undo_seconds=PLUGIN_SECONDS)
+    siblings = Siblings(shop)
     parts: list[Part] = [("plugins", lambda: _plugins(shop, siblings, plugins))]
     parts += [(part.name, _mounted(shop, part)) for part in (composite if front else composite[:-1])]
-    if idle is not None:
+    if follow:
         # Last in, first out: nothing changes any more once the end has begun.
-        parts.append(("settings watch", Reloading(shop, siblings, composite, idle).watching))
-    await root.composite("product", parts, undo_seconds=UNDO_SECONDS)
+        parts.append(("settings watch", Reloading(shop, siblings, composite).watching))
+    await root.composite("product", parts, undo_seconds=shop.deadlines.part)
 
 
 def chosen_plugins(shop: Workshop) -> tuple[Chosen, ...]:
@@ -67,7 +62,7 @@ def _constant(text: str) -> Callable[[], str | None]:
 
 
 def _mounted(shop: Workshop, part: Chosen) -> Callable[[], AbstractAsyncContextManager[Mount]]:
-    return lambda: shop.kernel.mounted(part.make(shop), order=part.place, undo_seconds=PLUGIN_SECONDS)
+    return lambda: shop.kernel.mounted(part.make(shop), order=part.place, undo_seconds=shop.deadlines.effect)
 
 
 @asynccontextmanager
@@ -78,7 +73,7 @@ async def _plugins(shop: Workshop, siblings: Siblings, wanted: tuple[Chosen, ...
         kernel.providing(MODELS, shop.models, "composition"),
         kernel.providing(TOOLS, shop.tools, "composition"),
         kernel.providing(PRIVATE_DIRS, shop.settings.private_dirs, "composition"),
-        open_scope("plugins", undo_seconds=PLUGIN_SECONDS) as scope,
+        open_scope("plugins", undo_seconds=shop.deadlines.effect) as scope,
     ):
         siblings.scope = scope
         await siblings.become(wanted)

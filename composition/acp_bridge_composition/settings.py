@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from acp_bridge.errors import SettingsError
+from acp_bridge_composition.deadlines import LEAST_SECONDS, MOST_SECONDS, Deadlines
 
 __all__ = [
     "CONFIG",
@@ -62,6 +63,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: tuple[str, ...] = ()
     max_steps: int | None = None
     max_parallel_tools: int | None = None
+    undo_seconds: float | None = None
     openai: OpenaiSettings = OpenaiSettings()
     plugins: dict[str, PluginChoice] = {}
 
@@ -75,6 +77,7 @@ class Settings(msgspec.Struct, frozen=True):
     openai: OpenaiSettings = OpenaiSettings()
     max_steps: int = 200
     max_parallel_tools: int = 10
+    deadlines: Deadlines = Deadlines()
     plugins: dict[str, PluginChoice] = {}
     models: tuple[ModelRoute, ...] = ()
     """What a session may choose from, the default first."""
@@ -129,6 +132,7 @@ def load_settings(environ: Mapping[str, str]) -> Settings:
         ),
         max_steps=_positive(config.max_steps, bare.max_steps, where, "max_steps"),
         max_parallel_tools=_positive(config.max_parallel_tools, bare.max_parallel_tools, where, "max_parallel_tools"),
+        deadlines=_deadlines(config.undo_seconds, where),
         plugins=config.plugins,
     )
 
@@ -210,3 +214,11 @@ def _positive(value: int | None, default: int, where: Path, key: str) -> int:
     if value is not None and value < 1:
         raise SettingsError(str(where), key, "expected a whole number of at least 1")
     return value or default
+
+
+def _deadlines(undo_seconds: float | None, where: Path) -> Deadlines:
+    if undo_seconds is None:
+        return Deadlines()
+    if not LEAST_SECONDS <= undo_seconds <= MOST_SECONDS:
+        raise SettingsError(str(where), "undo_seconds", f"expected seconds from {LEAST_SECONDS:g} to {MOST_SECONDS:g}")
+    return Deadlines(undo_seconds)

@@ -19,24 +19,23 @@ __all__ = ["Siblings"]
 
 
 class Siblings:
-    """`scope` is where they hang, once it is open. `undo_seconds` bounds the undo of each effect of each plugin."""
+    """`scope` is where they hang, once it is open."""
 
-    def __init__(self, shop: Workshop, *, undo_seconds: float) -> None:
+    def __init__(self, shop: Workshop) -> None:
         self.scope: Scope | None = None
         self._shop = shop
-        self._undo_seconds = undo_seconds
         self._mounted: dict[str, tuple[Chosen, Mount]] = {}
         self._failures: dict[str, str] = {}
 
     async def become(self, wanted: Sequence[Chosen]) -> None:
-        """Unload what is gone or has changed, last first; then load what is missing, in order.
+        """Unload what is gone, has changed or has failed, last first; then load what is missing, in order.
 
         Raises what a plugin raised that the agent must not be without.
         """
         assert self.scope is not None, "plugins change only while their part of the composite is mounted"
         keep = {chosen.name: chosen for chosen in wanted}
         for name, (chosen, mount) in reversed(list(self._mounted.items())):
-            if keep.get(name) != chosen:
+            if keep.get(name) != chosen or mount.state is State.FAILED:
                 del self._mounted[name]
                 await self.scope.detach(mount)
         self._failures.clear()
@@ -46,7 +45,10 @@ class Siblings:
 
     def differ_from(self, wanted: Sequence[Chosen]) -> bool:
         """Also when something that is wanted could not be loaded: it may load now."""
-        return bool(self._failures) or tuple(plugin for plugin, _ in self._mounted.values()) != tuple(wanted)
+        failed = self._failures or any(mount.state is State.FAILED for _, mount in self._mounted.values())
+        # By name: what was replaced once stands behind the others, and that is no difference.
+        mounted = {name: chosen for name, (chosen, _) in self._mounted.items()}
+        return bool(failed) or mounted != {chosen.name: chosen for chosen in wanted}
 
     def trouble(self) -> str | None:
         """A sentence about the first plugin that does not work, or None."""
@@ -67,7 +69,11 @@ class Siblings:
             mount = await scope.effect(
                 chosen.name,
                 self._shop.kernel.mounted(
-                    plugin, vital=vital, order=chosen.place, undo_seconds=self._undo_seconds, name=chosen.name
+                    plugin,
+                    vital=vital,
+                    order=chosen.place,
+                    undo_seconds=self._shop.deadlines.effect,
+                    name=chosen.name,
                 ),
             )
         except Exception as error:

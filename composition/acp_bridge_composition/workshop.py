@@ -28,10 +28,7 @@ from acp_bridge.wire.transport import Transport
 from acp_bridge_composition.settings import ModelRoute, Settings, load_settings, settings_stamp
 from acp_bridge_composition.system_prompt import system_prompt
 
-__all__ = ["NO_MODEL", "REST_SECONDS", "Workshop"]
-
-# Seconds that a session has to come to rest when the agent ends; then it is cut off and its open calls are recorded so.
-REST_SECONDS = 1.4
+__all__ = ["NO_MODEL", "Workshop"]
 
 NO_MODEL = (
     "No model is configured. Set ACP_BRIDGE_MODEL, for example openai/gpt-5, with OPENAI_API_KEY (and OPENAI_BASE_URL "
@@ -52,6 +49,8 @@ class Workshop:
     ) -> None:
         self.settings = settings
         self._environ = environ
+        # As of the start: what is mounted keeps the bounds that it was mounted with.
+        self.deadlines = settings.deadlines
         # Set by the first prompt, or by a refusal. Before that nothing is worth what it costs the start.
         self.in_use = anyio.Event()
         # Without a model the files are read once more, to say why.
@@ -75,7 +74,7 @@ class Workshop:
         )
         # What keeps the agent from taking sessions, besides a model; the composition says it.
         self.trouble: Callable[[], str | None] | None = None
-        self.bridge = AcpBridge(version, transport, self.parts, self.missing_model, rest_seconds=REST_SECONDS)
+        self.bridge = AcpBridge(version, transport, self.parts, self.missing_model, rest_seconds=self.deadlines.rest)
         # The last part of the composite; other compositions put their own in its place before it is mounted.
         self.front: Plugin = self.bridge
 

@@ -16,6 +16,7 @@ from acp_bridge.session.chunks import Finish, FinishReason, TextDelta, UsageChun
 from acp_bridge.session.content import PluginSource, Usage, UserSource, text_message, text_of
 from acp_bridge.session.events import (
     AssistantMessage,
+    NoticeShown,
     PresetSet,
     RequestConfig,
     RequestHeader,
@@ -278,6 +279,27 @@ async def test_a_message_injected_into_the_last_step_gets_an_answer_in_the_same_
         gate.open()
         assert (await ending(ticket)).kind == "completed"
     assert [(step.turn, step.step) for step in rig.bodies(StepStart)] == [(1, 1), (1, 2)]
+
+
+async def test_a_notice_waits_for_a_turn_and_the_model_never_sees_it() -> None:
+    gate = Gate()
+    rig = Rig([gate, *say("hi")], say("ok"))
+    async with rig.live() as agent:
+        agent.tell("settings", "was wrong")
+        agent.tell("settings", "is right")
+        agent.tell("disk", "is full")
+        agent.tell("disk", None)
+        assert rig.bodies(NoticeShown) == []
+        ticket = agent.prompt(prompt("p1"))
+        await gate.wait_until_reached()
+        assert rig.types[rig.types.index("turn/start") + 1] == "session/notice"
+        agent.tell("settings", "changed meanwhile")
+        gate.open()
+        await ending(ticket)
+        await ending(agent.prompt(prompt("p2")))
+    assert [notice.text for notice in rig.bodies(NoticeShown)] == ["is right", "changed meanwhile"]
+    seen = [text_of(message.content) for call in rig.model.requests for message in call.messages]
+    assert not any("is right" in text or "changed" in text for text in seen)
 
 
 async def test_what_waited_in_the_queue_of_an_earlier_process_does_not_run_by_itself() -> None:

@@ -6,7 +6,8 @@ import json
 import shutil
 import subprocess
 import sys
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,14 @@ from acp_bridge.errors import (
     SessionClosed,
     SessionNotFound,
     SettingsError,
+    UndoTimedOut,
 )
 from acp_bridge.lifecycle.diagnostics import Silent
+from acp_bridge.lifecycle.kernel import Context, ServiceKey
 from acp_bridge.session.check import check_log
 from acp_bridge.session.codec import Vocabulary
 from acp_bridge.session.events import ApprovalDecided, Event, PresetSet, TurnEnd
+from acp_bridge_composition import order
 from acp_bridge_composition.embedded import (
     EmbeddedAgent,
     Permission,
@@ -36,6 +40,7 @@ from acp_bridge_composition.embedded import (
     ToolCall,
     open_agent,
 )
+from acp_bridge_composition.order import Entry
 from acp_bridge_plugins.persistence_jsonl.catalog import Catalog
 from tests.e2e.plays import call, play, text
 from tests.support.agent import agent_env
@@ -338,3 +343,42 @@ def test_the_example_of_the_page_works_as_shown(tmp_path: Path) -> None:
     )
     assert (done.stdout, done.stderr, done.returncode) == (shown, "", 0)
     assert (project / "hello.txt").read_text() == "Hi.\n"
+
+
+class Stubborn:
+    """Its undo ends only when it is cut off."""
+
+    name = "stubborn"
+    needs: tuple[ServiceKey[Any], ...] = ()
+
+    async def mount(self, context: Context) -> None:
+        await context.effect("hold", self._holding())
+
+    @asynccontextmanager
+    async def _holding(self) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await anyio.sleep_forever()
+
+
+async def test_a_plugin_that_hangs_at_the_end_is_cut_off_after_what_the_settings_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = Entry("stubborn", "hangs", lambda shop, own: Stubborn())
+    monkeypatch.setattr(order, "PLUGINS", (*order.PLUGINS, hanging))
+    world = World(tmp_path, [text("Hi.")])
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.toml").write_text("undo_seconds = 1.0\n")
+    with pytest.raises(BaseExceptionGroup) as raised:
+        async with world.open() as agent:
+            await agent.prompt("Hi.")
+    late = raised.value.subgroup(UndoTimedOut)
+    assert late is not None
+    assert "0.8" in str(_first(late))
+    assert world.endings(agent.session_id) == ["completed"]
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

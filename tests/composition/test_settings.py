@@ -52,6 +52,20 @@ def test_without_anything_there_is_no_model_and_every_default(environ: dict[str,
     assert not (tmp_path / "state").exists()
 
 
+def test_the_deadlines_of_the_end_are_nested_whatever_is_set(environ: dict[str, str]) -> None:
+    for seconds in (1.0, 1.8, 60.0):
+        write(environ, "config.toml", f"undo_seconds = {seconds}\n")
+        ends = load_settings(environ).deadlines
+        assert 0 < ends.rest < ends.effect < ends.part == seconds
+        assert ends.exit > 5 * ends.part
+
+
+@pytest.mark.parametrize("seconds", ["0.5", "61", "nan"])
+def test_a_deadline_that_would_cut_off_everything_or_nothing_is_refused(environ: dict[str, str], seconds: str) -> None:
+    write(environ, "config.toml", f"undo_seconds = {seconds}\n")
+    assert "undo_seconds" in str(refused(environ))
+
+
 SOURCES = ("environment", "config", "login")
 
 

@@ -19,7 +19,9 @@ from tests.support.permissions import held
 pytestmark = pytest.mark.anyio
 
 SEARCH_OFF = "[plugins.tools_search]\nenabled = false\n"
-FOLLOWED, NOT_FOLLOWED = "the changed settings are followed", "the changed settings are not followed"
+FOLLOWED, NOT_FOLLOWED = "the changed settings are followed", "The changed settings are not followed"
+
+WAITS = "The settings were changed. They count once no turn runs."
 
 
 class Config:
@@ -85,10 +87,14 @@ async def test_a_bad_file_changes_nothing_and_says_why_and_a_good_one_after_it_c
         assert not await _found(editor, session, "s0")
         config.write(bad)
         await config.wait(NOT_FOLLOWED)
+        before = len(editor.frames)
         assert not await _found(editor, session, "s1")
+        assert editor.text(session, before).startswith(f"*{NOT_FOLLOWED}: ")
         config.write("")
         await config.wait(FOLLOWED)
+        before = len(editor.frames)
         assert await _found(editor, session, "s2")
+        assert NOT_FOLLOWED not in editor.text(session, before)
 
 
 async def test_a_mistake_at_the_start_is_mended_without_a_restart(tmp_path: Path) -> None:
@@ -117,13 +123,14 @@ async def test_a_running_turn_and_its_open_question_are_left_alone_until_they_en
         turn = editor.start_prompt(session, "Both.")
         await Marker(folder / "marker").wait("here")
         config.write("[plugins.tools_shell]\nenabled = false\n[plugins.tools_files]\nenabled = false\n")
-        await config.wait("settings change once no turn runs")
+        await config.wait(WAITS)
         (folder / "go").touch()
         await editor.wait_for_permission(2)
         assert config.said(FOLLOWED) == 0
         answered.set()
         assert (await turn.result()).stop_reason == "end_turn"
         assert {view.status for view in editor.tool_calls(session).values()} == {"completed"}
+        assert f"*{WAITS}*" in editor.text(session)
         await config.wait(FOLLOWED)
         assert await _found(editor, session, "s")
     assert (folder / "kept").read_text() == "one\n2\n"
@@ -139,6 +146,36 @@ async def test_what_the_composite_is_made_of_counts_from_the_next_start(tmp_path
         config.write("[plugins.persistence_jsonl]\nenabled = false\n")
         await config.wait(NOT_FOLLOWED)
         assert (await editor.prompt(session, "Hi.")).stop_reason == "end_turn"
+
+
+async def test_a_mistake_that_was_corrected_before_the_next_prompt_is_not_told(tmp_path: Path) -> None:
+    config = Config(tmp_path)
+    steps = play(tmp_path, [text("Hi.")], [text("Still here.")])
+    async with start_agent(tmp_path, screenplay=steps, env=config.env) as editor:
+        session = await editor.new_session(project(tmp_path, "one"))
+        await editor.prompt(session, "Hi.")
+        config.write("half = [")
+        await config.wait(NOT_FOLLOWED)
+        config.write("")
+        await config.wait(FOLLOWED)
+        await editor.prompt(session, "Hi.")
+        assert editor.text(session) == "Hi.Still here."
+
+
+async def test_what_was_told_is_replayed(tmp_path: Path) -> None:
+    config = Config(tmp_path)
+    folder, steps = project(tmp_path, "one"), play(tmp_path, [text("Hi.")], [text("Still here.")])
+    async with start_agent(tmp_path, screenplay=steps, env=config.env) as editor:
+        session = await editor.new_session(folder)
+        await editor.prompt(session, "Hi.")
+        config.write("half = [")
+        await config.wait(NOT_FOLLOWED)
+        await editor.prompt(session, "Hi.")
+        shown = editor.text(session)
+        assert NOT_FOLLOWED in shown
+    async with start_agent(tmp_path, screenplay=steps, env=config.env) as editor:
+        await editor.load_session(session, folder)
+        assert editor.text(session) == shown
 
 
 @pytest.mark.parametrize("touch", [True, False])

@@ -20,6 +20,7 @@ from acp_bridge.session.events import (
     Event,
     Header,
     InboxSpliced,
+    NoticeShown,
     PresetSet,
     RequestHeader,
     SandboxModeSet,
@@ -126,6 +127,8 @@ def _described_small(event: Event) -> str:
             return mode
         case TodoWrite(todos=todos):
             return "; ".join(f"{todo.content} ({todo.status})" for todo in todos)
+        case NoticeShown(text=text):
+            return text
         case TitleSet(title=title):
             return title
     return getattr(event.data, "call_id", "") or _turn_and_step(event)

@@ -21,12 +21,13 @@ from acp_bridge.lifecycle.scope import open_scope
 from acp_bridge.session.events import AbortReason
 from acp_bridge.wire.transport import Transport
 from acp_bridge_composition.build import composed
+from acp_bridge_composition.deadlines import Deadlines
 from acp_bridge_composition.diagnostics import FileDiagnostics
 from acp_bridge_composition.embedded.front import Answer, EmbeddedFront, Tell, Wanted
 from acp_bridge_composition.embedded.told import Result, result
 from acp_bridge_composition.settings import load_settings
 from acp_bridge_composition.version import version
-from acp_bridge_composition.workshop import REST_SECONDS, Workshop
+from acp_bridge_composition.workshop import Workshop
 
 __all__ = ["EmbeddedAgent", "open_agent"]
 
@@ -36,8 +37,9 @@ USER = AbortReason("user")
 class EmbeddedAgent:
     """One live session. Made by `open_agent`; it works inside its block only."""
 
-    def __init__(self, front: EmbeddedFront) -> None:
+    def __init__(self, front: EmbeddedFront, deadlines: Deadlines) -> None:
         self._front = front
+        self.deadlines = deadlines
 
     @property
     def session_id(self) -> str:
@@ -75,7 +77,7 @@ class EmbeddedAgent:
         except BaseException:
             agent.cancel(USER)
             # The turn's own work ends before the caller goes on; what hangs is left to the end of the block.
-            with anyio.move_on_after(REST_SECONDS, shield=True):
+            with anyio.move_on_after(self.deadlines.rest, shield=True):
                 await ticket.ending()
             raise
         session = agent.session
@@ -112,11 +114,11 @@ async def open_agent(
     settings = load_settings(surroundings)
     shop = Workshop(settings, surroundings, FileDiagnostics(settings.state_dir), version(), _no_editor)
     wanted = Wanted(None if cwd is None else _absolute(cwd), mode, resume)
-    front = EmbeddedFront(shop.parts, shop.missing_model, wanted, answer, on_event, rest_seconds=REST_SECONDS)
+    front = EmbeddedFront(shop.parts, shop.missing_model, wanted, answer, on_event, rest_seconds=shop.deadlines.rest)
     shop.front = front
     async with open_scope("acp-bridge embedded") as root:
         await composed(shop, root)
-        yield EmbeddedAgent(front)
+        yield EmbeddedAgent(front, shop.deadlines)
 
 
 def _surroundings(

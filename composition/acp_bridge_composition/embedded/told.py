@@ -21,6 +21,7 @@ from acp_bridge.session.events import (
     AssistantChunk,
     AssistantMessage,
     Event,
+    NoticeShown,
     Presentation,
     PresentedDiff,
     ToolPrepared,
@@ -32,7 +33,19 @@ from acp_bridge.session.events import (
     UserMessage,
 )
 
-__all__ = ["Permission", "Question", "Result", "StopReason", "Teller", "Text", "Thought", "Told", "ToolCall", "result"]
+__all__ = [
+    "Notice",
+    "Permission",
+    "Question",
+    "Result",
+    "StopReason",
+    "Teller",
+    "Text",
+    "Thought",
+    "Told",
+    "ToolCall",
+    "result",
+]
 
 StopReason = Literal["completed", "max-tokens", "max-steps", "refusal", "blocked", "cancelled", "error"]
 _STOP_REASONS: dict[str, StopReason] = {"aborted": "cancelled", "interrupted": "cancelled"}
@@ -75,7 +88,13 @@ class Permission(Struct, frozen=True, tag="permission", omit_defaults=True):
     reason: str | None = None
 
 
-Told = Text | Thought | ToolCall | Permission
+class Notice(Struct, frozen=True, tag="notice", omit_defaults=True):
+    """Something for the person beside the conversation; the model never sees it."""
+
+    text: str
+
+
+Told = Text | Thought | ToolCall | Permission | Notice
 
 
 class Question(Struct, frozen=True):
@@ -124,6 +143,8 @@ class Teller:
                 return [Thought(text)]
             case AssistantMessage(message=message):
                 return [self._announced(block) for block in message.content if isinstance(block, ToolCallBlock)]
+            case NoticeShown(text=text):
+                return [Notice(text)]
             case ToolPrepared(call_id=call_id, presentation=shown):
                 return self._changed(call_id, title=shown.title)
             case ToolStarted(call_id=call_id):

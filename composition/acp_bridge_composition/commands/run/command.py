@@ -21,6 +21,7 @@ from acp_bridge_composition.commands.run.asking import Asker, can_ask
 from acp_bridge_composition.commands.run.options import FAILED, Options, exit_status, parsed
 from acp_bridge_composition.commands.run.output import Output
 from acp_bridge_composition.commands.run.printing import End, JsonLines, Plain, Printer, Session
+from acp_bridge_composition.deadlines import Deadlines
 from acp_bridge_composition.diagnostics import FileDiagnostics
 from acp_bridge_composition.embedded import EmbeddedAgent, Permission, Result, Told, open_agent
 from acp_bridge_composition.settings import bare_settings
@@ -86,7 +87,7 @@ class _Run:
         if first and number == signal.SIGINT and self._agent is not None:
             self._agent.cancel()
         elif not self._working.cancel_called:
-            self._last_resort.enter_context(bounded_exit())
+            self._last_resort.enter_context(bounded_exit(self._exit_seconds))
             self._working.cancel()
 
     async def _ending(self) -> End:
@@ -109,6 +110,10 @@ class _Run:
     @property
     def _signalled(self) -> int:
         return 128 + (self._ended_by or signal.SIGINT)
+
+    @property
+    def _exit_seconds(self) -> float:
+        return (self._agent.deadlines if self._agent else Deadlines()).exit
 
     async def _turn(self) -> None:
         """Sets the result, unless it is cut short before there is one."""

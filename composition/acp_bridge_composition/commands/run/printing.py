@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from acp_bridge.tools.visible import visible, visible_line
 from acp_bridge_composition.commands.run.output import STDERR, STDOUT, Output
-from acp_bridge_composition.embedded import Permission, Text, Told, ToolCall
+from acp_bridge_composition.embedded import Notice, Permission, Text, Told, ToolCall
 
 __all__ = ["End", "JsonLines", "Plain", "Printer", "Session"]
 
@@ -90,6 +90,8 @@ class Plain:
             self._open_line = not told.text.endswith("\n")
         elif isinstance(told, ToolCall):
             self._call(told)
+        elif isinstance(told, Notice):
+            self._note(visible_line(told.text))
         elif isinstance(told, Permission) and told.outcome == "unavailable":
             title = visible_line(self._titles.get(told.call_id or "", told.tool))
             self._note(f"refused, because nobody could be asked: {title} (see --mode in docs/run.md)")
