@@ -24,6 +24,7 @@ __all__ = [
     "plaintexts",
     "scan",
     "torn_plaintext",
+    "whole_frame_after",
     "whole_frames",
 ]
 
@@ -125,6 +126,16 @@ def intact(data: bytes) -> bool:
         return False
 
 
+def whole_frame_after(data: bytes, start: int) -> int | None:
+    """Where the next whole frame begins, if any does, whatever stands before it."""
+    offset = data.find(MAGIC, start + 1)
+    while offset >= 0:
+        if isinstance(_frame_at(data, offset), Frame):
+            return offset
+        offset = data.find(MAGIC, offset + 1)
+    return None
+
+
 def torn_plaintext(data: bytes, offset: int) -> bytes:
     """What the cut-off frame at `offset` still gives, up to the first byte that does not decode."""
     from zstandard import ZstdDecompressor, ZstdError
@@ -201,11 +212,9 @@ def _content_size(data: bytes, position: int, size_bytes: int) -> int:
 
 def _torn_or_overrun(data: bytes, torn: int) -> TornTail | Corrupt:
     """A damaged length can run past the end of the data; cutting there would drop the whole frames after it."""
-    offset = data.find(MAGIC, torn + 1)
-    while offset >= 0:
-        if isinstance(_frame_at(data, offset), Frame):
-            return Corrupt(torn, f"the frame runs past the end of the file, over a whole one at byte {offset}")
-        offset = data.find(MAGIC, offset + 1)
+    offset = whole_frame_after(data, torn)
+    if offset is not None:
+        return Corrupt(torn, f"the frame runs past the end of the file, over a whole one at byte {offset}")
     return TornTail(torn)
 
 

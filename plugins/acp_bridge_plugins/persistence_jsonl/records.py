@@ -22,6 +22,7 @@ from acp_bridge.session.codec import (
 from acp_bridge.session.events import Event, Header, TitleSet
 from acp_bridge_plugins.persistence_jsonl.decoding import Events
 from acp_bridge_plugins.persistence_jsonl.frames import (
+    Clean,
     Corrupt,
     Frame,
     FrameDamaged,
@@ -31,6 +32,7 @@ from acp_bridge_plugins.persistence_jsonl.frames import (
     torn_plaintext,
     whole_frames,
 )
+from acp_bridge_plugins.persistence_jsonl.sectors import first_lost_sector, lost_from
 
 __all__ = ["LoadedLog", "load_log", "read_head"]
 
@@ -59,17 +61,21 @@ def load_log(path: str, data: bytes, vocabulary: Vocabulary, *, recover: bool, a
 
     `path` is for messages only. Raises LogCorrupt and SessionFormatUnsupported.
     """
-    frames, verdict = scan(data)
-    contents = plaintexts(data, frames)
-    header = _header(path, contents)
-    if isinstance(verdict, Corrupt):
-        raise _first_damage(path, contents, verdict)
     events = Events(vocabulary, all_chunks=all_chunks)
-    _decode(path, zip(frames[1:], contents, strict=True), events)
+    try:
+        header, frames, verdict = _whole_batches(path, data, len(data), events)
+        readable = first_lost_sector(data, verdict.offset) if isinstance(verdict, TornTail) else None
+    except LogCorrupt as damage:
+        readable = lost_from(data, damage.offset)
+        if readable is None:
+            raise
+        events, verdict = Events(vocabulary, all_chunks=all_chunks), TornTail(damage.offset)
+        header, frames, _ = _whole_batches(path, data, damage.offset, events)
     last = frames[-1]
     recovered: list[tuple[bytes, Event]] = []
     if recover and isinstance(verdict, TornTail):
-        recovered = _recovered(path, torn_plaintext(data, verdict.offset), last.end, vocabulary, events.count)
+        content = torn_plaintext(data[:readable], verdict.offset)
+        recovered = _recovered(path, content, last.end, vocabulary, events.count)
     for _, event in recovered:
         events.add(event)
     lines = [line + b"\n" for line, _ in recovered]
@@ -81,6 +87,17 @@ def read_head(path: str, head: bytes, vocabulary: Vocabulary) -> tuple[Header, s
     contents = plaintexts(head, whole_frames(head))
     header = _header(path, contents)
     return header, next(_titles(contents, vocabulary), None)
+
+
+def _whole_batches(path: str, data: bytes, end: int, events: Events) -> tuple[Header, list[Frame], Clean | TornTail]:
+    """Fill `events` from the first `end` bytes. Raises LogCorrupt, SessionFormatUnsupported."""
+    frames, verdict = scan(data if end == len(data) else data[:end])
+    contents = plaintexts(data, frames)
+    header = _header(path, contents)
+    if isinstance(verdict, Corrupt):
+        raise _first_damage(path, contents, verdict)
+    _decode(path, zip(frames[1:], contents, strict=True), events)
+    return header, frames, verdict
 
 
 def _first_damage(path: str, contents: Iterator[bytes], verdict: Corrupt) -> LogCorrupt:
